@@ -1,0 +1,46 @@
+# Everything a newcomer needs: each target sets up .venv once and then starts at once.
+
+SHELL := /bin/bash
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Any python3 from 3.11 to 3.13: the first one found wins. Override with PYTHON=...
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+	2>/dev/null && echo $$p && break; done)
+
+.PHONY: setup demo test test-long check format bench clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -n '$(PYTHON)' || { echo 'No Python from 3.11 to 3.13 found.' \
+	  'Install one, or say PYTHON=/path/to/python3.12 make setup.' >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo 'Installing into $(VENV), once (about a minute) ...'
+	@$(BIN)/python -m pip install -q --disable-pip-version-check \
+	  -c constraints.txt -e '.[dev,plot]'
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	@$(BIN)/dreamer demo
+
+test: $(STAMP)
+	@$(BIN)/python -m pytest -m 'not long'
+
+test-long: $(STAMP)
+	@$(BIN)/python -m pytest --timeout 3600
+
+check: $(STAMP)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(STAMP)
+	@$(BIN)/ruff check --fix -q . ; $(BIN)/ruff format .
+
+bench: $(STAMP)
+	@for f in bench/*.py; do $(BIN)/python $$f || exit 1; done
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache

@@ -1,0 +1,79 @@
+"""Contracts and machinery of reinforcement-learning runs, without any algorithm.
+
+Names are imported on first use: environment workers, replay and logger unpickle
+factories from here and must not pay for, or even load, what only agents need.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import envs, jax, logging, replay, run, streams, transport
+    from .core import limiters
+    from .core.base import Agent, Env, Logger, Replay, Stream
+    from .core.clock import GlobalClock, LocalClock
+    from .core.driver import Driver
+    from .core.random_agent import RandomAgent
+    from .envs import wrappers
+    from .envs.wrappers import Wrapper
+    from .replay import selectors
+
+_HOMES = {
+    'Agent': 'core.base',
+    'Env': 'core.base',
+    'Logger': 'core.base',
+    'Replay': 'core.base',
+    'Stream': 'core.base',
+    'GlobalClock': 'core.clock',
+    'LocalClock': 'core.clock',
+    'Driver': 'core.driver',
+    'RandomAgent': 'core.random_agent',
+    'Wrapper': 'envs.wrappers',
+    'core': '',
+    'envs': '',
+    'jax': '',
+    'logging': '',
+    'replay': '',
+    'run': '',
+    'streams': '',
+    'transport': '',
+    'limiters': 'core',
+    'wrappers': 'envs',
+    'selectors': 'replay',
+}
+
+__all__ = [
+    'Agent',
+    'Driver',
+    'Env',
+    'GlobalClock',
+    'LocalClock',
+    'Logger',
+    'RandomAgent',
+    'Replay',
+    'Stream',
+    'Wrapper',
+    'envs',
+    'jax',
+    'limiters',
+    'logging',
+    'replay',
+    'run',
+    'selectors',
+    'streams',
+    'transport',
+    'wrappers',
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'embodied' has no attribute '{name}'")
+    home = _HOMES[name]
+    if name[0].isupper():
+        return getattr(importlib.import_module(f'embodied.{home}'), name)
+    return importlib.import_module('.'.join(filter(None, ('embodied', home, name))))
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

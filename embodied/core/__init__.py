@@ -1,0 +1,1 @@
+"""Contracts every other package builds on: light to import, free of algorithms."""
