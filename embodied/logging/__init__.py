@@ -1,0 +1,18 @@
+"""Metrics, episode scores and pictures of a run, and the places they are written to.
+
+The terminal view and the video writer are imported from their own modules, by those
+who want them: they load rich and Pillow.
+"""
+
+from .episodes import EpisodeStats
+from .jsonl import EventFile, JsonlOutput, ScoreFile, read_records
+from .logger import Logger
+
+__all__ = [
+    'EpisodeStats',
+    'EventFile',
+    'JsonlOutput',
+    'Logger',
+    'ScoreFile',
+    'read_records',
+]

@@ -1,0 +1,180 @@
+"""JSON-lines files of a run: metrics, episode scores and events.
+
+    metrics.jsonl  {"step": 1200, "time": 1760000000.0, "train/loss/image": 3.1, ...}
+    scores.jsonl   {"step": 1200, "time": ..., "env": 3, "score": 1.0, "length": 7,
+                    "eval": false}
+    events.jsonl   {"time": ..., "event": "start", ...}
+
+One line per record and one system call per line, so a reader never sees half of it
+unless the process was killed in between; that half is cut when the file is opened
+again. `time` is seconds since 1970. Numbers that JSON cannot express are null.
+"""
+
+import json
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .logger import Entry, scalars
+
+__all__ = ['EventFile', 'JsonlOutput', 'LineFile', 'ScoreFile', 'read_records']
+
+TAIL_BLOCK = 1 << 16  # bytes per step when looking for the last line from the end
+
+
+class LineFile:
+    """A file of JSON records that is only appended to and survives a crash."""
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        os.ftruncate(self._fd, _sound_size(self._fd))
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        line = json.dumps(_finite(record), allow_nan=False) + '\n'
+        data = line.encode()
+        written = os.write(self._fd, data)
+        if written < len(data):
+            # Half a line would spoil the next one, too.
+            os.ftruncate(self._fd, os.fstat(self._fd).st_size - written)
+            raise OSError(f'Only {written} of {len(data)} bytes fit into {self.path}.')
+
+    def last(self) -> dict[str, Any] | None:
+        """The newest record, None in an empty file."""
+        end = os.fstat(self._fd).st_size
+        if not end:
+            return None
+        start = _line_start(self._fd, end - 1)
+        return json.loads(os.pread(self._fd, end - start, start))
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class EventFile:
+    """What happened to a run: starts, changed options, stops."""
+
+    def __init__(self, logdir: str | os.PathLike):
+        self._file = LineFile(Path(logdir) / 'events.jsonl')
+
+    def add(self, event: str, **details: Any) -> None:
+        self._file.append({'time': _now(), 'event': event, **details})
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class StepFile:
+    """A line file whose steps go back only after an event that says so.
+
+    A run that was killed resumes from a checkpoint older than its last lines. They
+    are kept: they are true, and the steps after the checkpoint are played again.
+    """
+
+    def __init__(self, logdir: str | os.PathLike, name: str):
+        self._logdir = logdir
+        self._file = LineFile(Path(logdir) / name)
+        last = self._file.last()
+        self._kept = last['step'] if last else -1
+
+    def append(self, step: int, record: Mapping[str, Any]) -> None:
+        if step < self._kept:
+            events = EventFile(self._logdir)
+            events.add('rewind', file=self._file.path.name, step=step, kept=self._kept)
+            events.close()
+        self._kept = -1
+        self._file.append({'step': step, 'time': _now(), **record})
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class JsonlOutput:
+    """Logger output with one line of scalars and strings per write."""
+
+    def __init__(self, logdir: str | os.PathLike):
+        self._file = StepFile(logdir, 'metrics.jsonl')
+
+    def __call__(self, entries: Sequence[Entry]) -> None:
+        record: dict[str, Any] = {k: v for _, k, v in entries if isinstance(v, str)}
+        record.update(scalars(entries))
+        self._file.append(max(step for step, _, _ in entries), record)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class ScoreFile:
+    """One line per finished episode, owned by the loop that plays them."""
+
+    def __init__(self, logdir: str | os.PathLike):
+        self._file = StepFile(logdir, 'scores.jsonl')
+
+    def add(
+        self, step: int, result: Mapping[str, Any], env: int, is_eval: bool = False
+    ) -> None:
+        """Appends a result of `EpisodeStats.add`."""
+        score, length = float(result['score']), int(result['length'])
+        record = {'env': int(env), 'score': score, 'length': length, 'eval': is_eval}
+        self._file.append(int(step), record)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
+    """All whole lines of a file that may still be written; [] if there is none."""
+    path = Path(path)
+    if not path.exists():
+        return []
+    lines = path.read_bytes().split(b'\n')
+    return [json.loads(line) for line in lines[:-1]]
+
+
+def _sound_size(fd: int) -> int:
+    """Size of the file up to and with its last whole record."""
+    end = _line_start(fd, os.fstat(fd).st_size)
+    while end:
+        start = _line_start(fd, end - 1)
+        if _is_record(os.pread(fd, end - start, start)):
+            break
+        end = start
+    return end
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def _line_start(fd: int, end: int) -> int:
+    """Offset behind the last newline before `end`."""
+    while end > 0:
+        start = max(0, end - TAIL_BLOCK)
+        found = os.pread(fd, end - start, start).rfind(b'\n')
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _now() -> float:
+    return round(time.time(), 3)

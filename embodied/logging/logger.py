@@ -1,0 +1,83 @@
+"""The logger: collects metrics between two writes and hands them to the outputs."""
+
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import elements
+import numpy as np
+
+from ..core import base
+
+__all__ = ['Entry', 'Logger', 'Output', 'scalars']
+
+Entry: TypeAlias = tuple[int, str, np.ndarray | str]
+Output: TypeAlias = Callable[[Sequence[Entry]], None]
+
+MAX_RANK = 4  # a video [T, H, W, C]
+
+
+class Logger(base.Logger):
+    """Collects metrics at the current step and writes them to every output.
+
+    An output is called with a tuple of (step, name, value) and may have `close()`;
+    those of `elements.logger` fit. One that raises is reported on stderr and dropped,
+    because a full disk or a lost connection must not end a run of days.
+    """
+
+    def __init__(self, step: elements.Counter, outputs: Sequence[Output]):
+        self.step = step
+        self._outputs = list(outputs)
+        self._entries: list[Entry] = []
+
+    def add(self, metrics: Mapping[str, Any], prefix: str | None = None) -> None:
+        step = int(self.step)
+        for name, value in metrics.items():
+            name = f'{prefix}/{name}' if prefix else name
+            if not isinstance(value, str):
+                value = np.asarray(value)
+                if value.ndim > MAX_RANK or value.dtype.kind not in 'biuf':
+                    raise ValueError(
+                        f"Metric '{name}' is a {value.dtype} array of shape "
+                        f'{value.shape}. Log strings, or numeric arrays of rank 0 '
+                        '(scalar), 1 (histogram), 3 (image) or 4 (video).'
+                    )
+            self._entries.append((step, name, value))
+
+    def write(self) -> None:
+        if not self._entries:
+            return
+        entries, self._entries = tuple(self._entries), []
+        for output in tuple(self._outputs):
+            self._guard(output, functools.partial(output, entries))
+
+    def close(self) -> None:
+        self.write()
+        for output in tuple(self._outputs):
+            # Outputs of `elements.logger` that write in a thread call this `wait`.
+            end = getattr(output, 'close', None) or getattr(output, 'wait', None)
+            if end:
+                self._guard(output, end)
+        self._outputs = []
+
+    def _guard(self, output: Output, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception as e:  # noqa: BLE001, reported; see the class docstring
+            self._outputs.remove(output)
+            name = type(output).__name__
+            print(
+                f'The log output {name} failed and is off from now on: '
+                f'{type(e).__name__}: {e}',
+                file=sys.stderr,
+            )
+
+
+def scalars(entries: Sequence[Entry]) -> dict[str, float]:
+    """The scalar metrics of one write; what was added several times is averaged."""
+    found: dict[str, list[float]] = {}
+    for _, name, value in entries:
+        if not isinstance(value, str) and np.ndim(value) == 0:
+            found.setdefault(name, []).append(float(value))
+    return {name: sum(values) / len(values) for name, values in found.items()}
