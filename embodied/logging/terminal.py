@@ -1,0 +1,185 @@
+"""What a person sees of a run: a live view on a terminal, plain lines in a pipe."""
+
+import atexit
+import collections
+import math
+import time
+from collections.abc import Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from . import charts
+from .logger import Entry, scalars
+
+__all__ = ['Progress', 'TerminalOutput']
+
+SCORE = 'episode/score'
+EVAL_SCORE = 'eval_episode/score'
+ENV_RATE = 'fps/env'
+TRAIN_RATE = 'fps/train'
+REPLAY_FILL = 'replay/steps'
+
+ENDLESS = 10**10  # steps of a run that is meant to go on until somebody stops it
+RATE_WINDOW = 12  # writes over which the speed behind `time left` is taken
+FAR = 100 * 86_400.0  # seconds; a time left beyond this says nothing
+SPARK_WIDTH = 32
+WIDTH = 78
+
+
+class Progress:
+    """The figures of a run that a view shows, gathered from the metrics."""
+
+    def __init__(self, steps: float = math.inf, duration: float = 0.0):
+        self.steps = steps
+        self.duration = duration
+        self.step = 0
+        self.latest: dict[str, float] = {}
+        self.scores: list[float] = []
+        self._begin = time.monotonic()
+        self._marks: collections.deque = collections.deque(maxlen=RATE_WINDOW)
+
+    def update(self, entries: Sequence[Entry]) -> None:
+        self.step = max(step for step, _, _ in entries)
+        found = scalars(entries)
+        self.latest.update(found)
+        if SCORE in found:
+            self.scores.append(found[SCORE])
+        self._marks.append((time.monotonic(), self.step))
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self._begin
+
+    @property
+    def fraction(self) -> float:
+        """Share of the run that is done, by whichever limit comes first."""
+        by_time = self.elapsed / self.duration if self.duration else 0.0
+        return min(1.0, max(self.step / self.steps, by_time))
+
+    @property
+    def left(self) -> float:
+        """Seconds to the end of the run, inf if that cannot be told."""
+        by_time = self.duration - self.elapsed if self.duration else math.inf
+        by_steps = math.inf
+        if len(self._marks) > 1:
+            (time1, step1), (time2, step2) = self._marks[0], self._marks[-1]
+            if step2 > step1:
+                speed = (step2 - step1) / (time2 - time1)
+                by_steps = (self.steps - self.step) / speed
+        return max(0.0, min(by_time, by_steps))
+
+    def figures(self) -> list[tuple[str, str]]:
+        """Pairs of name and text, those that are known."""
+        named = [
+            ('score', SCORE, '{:.4g}'),
+            ('eval score', EVAL_SCORE, '{:.4g}'),
+            ('env steps/s', ENV_RATE, '{:,.0f}'),
+            ('updates/s', TRAIN_RATE, '{:.3g}'),
+            ('replay', REPLAY_FILL, '{:,.0f}'),
+        ]
+        pairs = [
+            (name, form.format(self.latest[key]))
+            for name, key, form in named
+            if key in self.latest
+        ]
+        pairs.append(('elapsed', charts.duration(self.elapsed)))
+        if self.left < FAR:
+            pairs.append(('left', charts.duration(self.left)))
+        return pairs
+
+
+class TerminalOutput:
+    """Logger output for the console; nothing else prints there by default."""
+
+    def __init__(
+        self,
+        title: str = '',
+        steps: float = math.inf,
+        duration: float = 0.0,
+        console: Console | None = None,
+    ):
+        self._title = title
+        self._progress = Progress(steps, duration)
+        # Rich leaves colors away by itself when NO_COLOR is set.
+        self._console = console or Console(highlight=False)
+        self._live: Live | None = None
+        if self._console.is_terminal:
+            self._live = Live(
+                console=self._console,
+                get_renderable=self._render,
+                refresh_per_second=1,  # the clock of the view
+            )
+            self._live.start()
+            # A run that fails before it closes its logger must not leave the
+            # terminal without a cursor.
+            atexit.register(self.close)
+
+    def __call__(self, entries: Sequence[Entry]) -> None:
+        self._progress.update(entries)
+        if self._live:
+            self._live.refresh()
+        else:
+            pairs = [('step', f'{self._progress.step:,}'), *self._progress.figures()]
+            line = '  '.join(f'{name} {text}' for name, text in pairs)
+            self._console.print(line, soft_wrap=True)
+
+    def close(self) -> None:
+        if self._live:
+            self._live.stop()
+            self._live = None
+            atexit.unregister(self.close)
+
+    def _render(self) -> RenderableType:
+        width = min(WIDTH, self._console.width)
+        return Panel(
+            Group(*self._rows()),
+            title=Text(self._title, style='bold'),
+            title_align='left',
+            border_style='dim',
+            width=width,
+        )
+
+    def _rows(self) -> list[RenderableType]:
+        progress = self._progress
+        rows: list[RenderableType] = []
+        known = dict(progress.figures())
+        if progress.duration or progress.steps < ENDLESS:
+            rows.append(_bar(progress, known.pop('left', '')))
+        if not progress.step:
+            rows.append(Text('Starting: the first updates wait for compilation.'))
+        utf8 = self._console.encoding.startswith('utf')
+        blocks = charts.BLOCKS if utf8 else charts.ASCII_BLOCKS
+        spark = charts.sparkline(progress.scores, SPARK_WIDTH, blocks)
+        score = known.pop('score', None)
+        if score is not None:
+            rows.append(
+                Text.assemble(
+                    ('score ', 'dim'), (score, 'bold green'), '  ', (spark, 'green')
+                )
+            )
+        rows.append(_pairs(known))
+        return rows
+
+
+def _bar(progress: Progress, left: str) -> RenderableType:
+    table = Table.grid(padding=(0, 1), expand=True)
+    table.add_column(ratio=1)
+    table.add_column(justify='right', no_wrap=True)
+    end = f' / {progress.steps:,.0f}' if progress.steps < ENDLESS else ''
+    label = f'{progress.fraction:4.0%}  step {progress.step:,}{end}'
+    if left:
+        label += f'  {left} left'
+    table.add_row(ProgressBar(total=1.0, completed=progress.fraction), Text(label))
+    return table
+
+
+def _pairs(known: dict[str, str]) -> Text:
+    text = Text()
+    for name, value in known.items():
+        text.append('   ' if text else '').append(f'{name} ', 'dim').append(value)
+    return text

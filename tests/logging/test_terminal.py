@@ -1,0 +1,119 @@
+import io
+import os
+import pty
+import subprocess
+import sys
+
+import elements
+import numpy as np
+import pytest
+from rich.console import Console
+
+from embodied.logging import Logger
+from embodied.logging.terminal import Progress, TerminalOutput
+
+METRICS = {
+    'episode/score': 0.75,
+    'fps/env': 310.4,
+    'fps/train': 8.25,
+    'replay/steps': 1200,
+    'train/loss/image': 3.0,
+}
+
+LIVE = """
+import elements
+from embodied.logging import Logger
+from embodied.logging.terminal import TerminalOutput
+step = elements.Counter()
+logger = Logger(step, [TerminalOutput('toy_catch', steps=200)])
+for _ in range(2):
+    step.increment(50)
+    logger.add({'episode/score': 0.75, 'fps/env': 310.0})
+    logger.write()
+"""
+
+
+def run_in_terminal(code, **env):
+    """Output of a program whose stdout is a terminal of 80 columns."""
+    main, child = pty.openpty()
+    env = {**os.environ, 'TERM': 'xterm', 'COLUMNS': '80', **env}
+    command = [sys.executable, '-c', code]
+    process = subprocess.Popen(command, stdout=child, stderr=child, env=env)
+    os.close(child)
+    chunks = []
+    try:
+        while chunk := os.read(main, 1 << 16):
+            chunks.append(chunk)
+    except OSError:  # how Linux says that the other end of a terminal is closed
+        pass
+    os.close(main)
+    assert process.wait() == 0
+    return b''.join(chunks).decode()
+
+
+def entries(step, **metrics):
+    return [(step, name, np.asarray(value)) for name, value in metrics.items()]
+
+
+def test_pipe_gets_one_plain_line_per_write():
+    file = io.StringIO()
+    output = TerminalOutput('toy_catch', steps=4000, console=Console(file=file))
+    logger = Logger(elements.Counter(1000), [output])
+    for _ in range(2):
+        logger.add(METRICS)
+        logger.write()
+    logger.close()
+    lines = file.getvalue().splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith(
+        'step 1,000  score 0.75  env steps/s 310  updates/s 8.25'
+    )
+    assert 'replay 1,200' in lines[0]
+    assert 'loss' not in lines[0]
+    assert lines[0].isascii()
+    assert '\x1b' not in lines[0]
+
+
+def test_terminal_gets_a_live_view_and_its_cursor_back():
+    text = run_in_terminal(LIVE, NO_COLOR='')
+    for part in ('toy_catch', ' 50%', 'step 100 / 200', '0.75', 'elapsed', '▁'):
+        assert part in text
+    assert '\x1b[1;32m' in text, 'a green score'
+    # Nobody closed the logger, as when a run fails; the cursor is shown again.
+    assert text.rindex('\x1b[?25h') > text.rindex('\x1b[?25l')
+
+
+def test_no_color_is_respected():
+    text = run_in_terminal(LIVE, NO_COLOR='1')
+    assert 'toy_catch' in text
+    colors = [
+        f'\x1b[{weight}{color}m' for weight in ('', '1;') for color in range(30, 38)
+    ]
+    assert not any(color in text for color in colors)
+
+
+def test_terminal_without_unicode_gets_ascii():
+    text = run_in_terminal(LIVE, PYTHONIOENCODING='ascii', NO_COLOR='1')
+    assert 'off from now on' not in text
+    assert text.isascii()
+
+
+def test_fraction_follows_whichever_limit_is_nearer():
+    progress = Progress(steps=200)
+    progress.update(entries(50, x=1.0))
+    assert progress.fraction == 0.25
+    progress = Progress(steps=1e10, duration=1e-9)
+    progress.update(entries(50, x=1.0))
+    assert progress.fraction == 1.0
+    assert progress.left == 0.0
+
+
+def test_time_left_is_unknown_until_the_speed_is():
+    progress = Progress(steps=200)
+    progress.update(entries(50, x=1.0))
+    assert progress.left == float('inf')
+    assert 'left' not in dict(progress.figures())
+    progress.update(entries(100, x=1.0))
+    spent = progress._marks[1][0] - progress._marks[0][0]
+    # 50 steps took `spent` seconds, 100 are missing.
+    assert progress.left == pytest.approx(2 * spent)
