@@ -1,0 +1,49 @@
+"""Stop signals: turns the first SIGINT or SIGTERM into a wish to end cleanly."""
+
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+__all__ = ['StopSignals']
+
+WATCHED = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopSignals:
+    """Context in which the first signal only sets `received`.
+
+    From then on both signals do what they did before the context was entered, so a
+    second one ends the program at once. Signals that are ignored (a background job, a
+    worker whose launcher decides) stay ignored. Outside of the main thread, which is
+    the only one that can receive signals, nothing is installed.
+    """
+
+    def __init__(self) -> None:
+        self.received: str | None = None
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> 'StopSignals':
+        if threading.current_thread() is threading.main_thread():
+            for number in WATCHED:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._previous[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._restore()
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        self.received = signal.Signals(number).name
+        self._restore()
+
+    def _restore(self) -> None:
+        while self._previous:
+            number, handler = self._previous.popitem()
+            # None: set by code outside of Python, which cannot be put back.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
