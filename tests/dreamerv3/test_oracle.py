@@ -219,3 +219,18 @@ def test_shapes_add_up_to_the_published_parameter_counts(size, expected):
         discrete={'action': 18},
     )
     assert oracle.count(problem) == expected
+
+
+def test_shapes_add_up_to_the_published_count_without_an_image():
+    problem = oracle.Problem(
+        deter=512,
+        hidden=64,
+        stoch=32,
+        classes=4,
+        units=64,
+        bins=255,
+        image=None,
+        vectors={'vector': 24},
+        discrete={'action': 18},
+    )
+    assert oracle.count(problem) == 642_025
