@@ -1,0 +1,132 @@
+"""The folder of a run: its name, its lock, its saved config and its start events.
+
+lock         held by the process that runs, with its pid, host and start time
+config.yaml  the resolved options
+events.jsonl starts, changed options and stops
+"""
+
+import datetime
+import fcntl
+import json
+import os
+import platform
+import re
+from pathlib import Path
+from typing import Any
+
+import elements
+from ruamel.yaml.error import YAMLError
+
+from embodied.core.errors import ConfigError
+from embodied.logging import EventFile
+from embodied.run.resume import Change, check_resume
+
+from . import config as config_lib
+
+__all__ = ['RunFolder', 'expand']
+
+
+def expand(logdir: str, task: str) -> str:
+    """The folder's name with `~`, {timestamp} and {task} filled in."""
+    now = datetime.datetime.now()
+    filled = logdir.replace('{timestamp}', now.strftime('%Y%m%dT%H%M%S'))
+    # Names of tasks may contain slashes and colons.
+    filled = filled.replace('{task}', re.sub(r'[^\w.-]+', '-', task))
+    unknown = re.search(r'\{\w*\}', filled)
+    if unknown:
+        raise ConfigError(
+            f"logdir='{logdir}' contains {unknown[0]}. "
+            'What can be filled in are {timestamp} and {task}.'
+        )
+    return str(Path(filled).expanduser().absolute())
+
+
+class RunFolder:
+    """Holds the folder of `config.logdir` for one process while in a `with` block."""
+
+    def __init__(self, config: elements.Config):
+        self._config = config
+        self.path = Path(config.logdir)
+        self._lock = -1
+
+    def __enter__(self) -> 'RunFolder':
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as e:
+            raise ConfigError(f'Cannot create logdir {self.path}: {e.strerror}.') from e
+        self._acquire()
+        try:
+            self._start()
+        except BaseException:
+            self._release()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: Any, stack: Any
+    ) -> None:
+        if error is None:
+            self._event('stop', reason='done')
+        else:
+            self._event('stop', reason='error', error=f'{kind.__name__}: {error}')
+        self._release()
+
+    def _start(self) -> None:
+        """Records the start; a folder that holds a run already is continued."""
+        path = self.path / 'config.yaml'
+        resumed = path.exists()
+        changes = check_resume(_load(path), self._config) if resumed else []
+        self._event(
+            'resume' if resumed else 'start',
+            script=self._config.script,
+            pid=os.getpid(),
+            host=platform.node(),
+        )
+        if changes:
+            self._event('changed', options=_listed(changes))
+        temporary = path.with_name('.config.yaml')
+        temporary.write_text(config_lib.dump(self._config))
+        temporary.replace(path)
+
+    def _event(self, event: str, **details: Any) -> None:
+        events = EventFile(self.path)
+        events.add(event, **details)
+        events.close()
+
+    def _acquire(self) -> None:
+        path = self.path / 'lock'
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as e:
+            owner = json.loads(os.read(lock, 4096) or '{}')
+            os.close(lock)
+            raise ConfigError(
+                f'{self.path} is in use by process {owner.get("pid", "?")} on '
+                f'{owner.get("host", "?")} since {owner.get("start", "?")}. '
+                'Stop it first, or choose another --logdir.'
+            ) from e
+        # The file stays when the lock is released: removing it would let two others
+        # hold locks on different files of this name.
+        now = datetime.datetime.now().isoformat(sep=' ', timespec='seconds')
+        owner = {'pid': os.getpid(), 'host': platform.node(), 'start': now}
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, json.dumps(owner).encode(), 0)
+        self._lock = lock
+
+    def _release(self) -> None:
+        os.close(self._lock)
+        self._lock = -1
+
+
+def _load(path: Path) -> elements.Config:
+    try:
+        return elements.Config.load(path)
+    except (YAMLError, TypeError, ValueError, AssertionError) as e:
+        raise ConfigError(
+            f'{path} cannot be read: {e}. Choose another --logdir to start afresh.'
+        ) from e
+
+
+def _listed(changes: list[Change]) -> dict[str, list[Any]]:
+    return {change.name: [change.old, change.new] for change in changes}
