@@ -1,0 +1,96 @@
+"""Settings of the loops: what must be given, what is completed, what is refused."""
+
+from pathlib import Path
+
+import elements
+import pytest
+
+from embodied.core.errors import ConfigError
+from embodied.run.settings import Settings
+
+GIVEN = {
+    'logdir': '~/logdir/run',
+    'steps': 1e4,
+    'duration': 0,
+    'train_ratio': 32,
+    'envs': 4,
+    'eval_envs': 2,
+    'eval_eps': 1,
+    'batch_size': 16,
+    'batch_length': 64,
+    'report_length': 32,
+    'consec_train': 1,
+    'consec_report': 1,
+    'replay_context': 1,
+    'log_every': 10,
+    'report_every': 300,
+    'report_batches': 1,
+    'save_every': 60,
+    'from_checkpoint': '',
+    'from_checkpoint_regex': '.*',
+    'debug': False,
+}
+
+
+def read(**changes):
+    return Settings.read(elements.Config({**GIVEN, **changes}))
+
+
+def test_numbers_and_paths_get_their_types():
+    settings = read()
+    assert settings.steps == 10_000
+    assert isinstance(settings.steps, int)
+    assert isinstance(settings.duration, float)
+    assert settings.logdir == Path.home() / 'logdir' / 'run'
+
+
+def test_options_of_our_own_have_defaults_and_can_be_given():
+    assert (read().eval_every, read().env_processes, read().keep) == (10_000, True, 1)
+    assert read(keep=3, eval_every=5).keep == 3
+
+
+def test_keys_that_loops_do_not_read_are_left_alone():
+    read(actor_addr='tcp://localhost:1', usage={'psutil': True})
+
+
+@pytest.mark.parametrize('key', sorted(GIVEN))
+def test_a_missing_key_is_named(key):
+    args = elements.Config({k: v for k, v in GIVEN.items() if k != key})
+    with pytest.raises(ConfigError, match=f'lack {key}'):
+        Settings.read(args)
+
+
+@pytest.mark.parametrize(
+    ('change', 'message'),
+    [
+        ({'envs': 0}, 'envs=0 must be at least 1'),
+        ({'steps': -1}, 'steps=-1 must be at least 0'),
+        ({'batch_size': 1.5}, 'batch_size=1.5 must be of type int'),
+        ({'duration': 'long'}, "duration='long' must be of type float"),
+        ({'keep': 0}, 'keep=0 must be at least 1'),
+        ({'debug': 'False'}, "debug='False' must be of type bool"),
+    ],
+)
+def test_impossible_values_are_refused(change, message):
+    with pytest.raises(ConfigError, match=message):
+        read(**change)
+
+
+@pytest.mark.parametrize(
+    ('change', 'minimum'),
+    [
+        ({}, 16 * 65),
+        ({'envs': 20}, 20 * 65),
+        ({'consec_train': 2, 'replay_context': 0}, 16 * 128),
+    ],
+)
+def test_training_waits_for_a_batch_and_a_sequence_of_each_environment(change, minimum):
+    assert read(**change).minimum == minimum
+
+
+@pytest.mark.parametrize(
+    ('env_processes', 'debug', 'parallel'),
+    [(True, False, True), (True, True, False), (False, False, False)],
+)
+def test_debug_keeps_environments_inside(env_processes, debug, parallel):
+    assert read(env_processes=env_processes, debug=debug).parallel == parallel
