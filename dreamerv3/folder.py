@@ -62,13 +62,11 @@ class RunFolder:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: Any, stack: Any
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, stack: Any) -> None:
         if error is None:
             self._event('stop', reason='done')
         else:
-            self._event('stop', reason='error', error=f'{kind.__name__}: {error}')
+            self._event('stop', reason=f'{type(error).__name__}: {error}')
         self._release()
 
     def _start(self) -> None:
