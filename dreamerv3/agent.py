@@ -1,0 +1,19 @@
+"""The DreamerV3 agent, as the run loops use it."""
+
+import elements
+
+import embodied.jax
+from embodied.core.base import Spaces
+
+from .model import Dreamer
+
+__all__ = ['Agent']
+
+
+class Agent(embodied.jax.Agent):
+    """Spaces without `log/` keys and `reset`; config is the whole resolved config."""
+
+    def __init__(self, obs_space: Spaces, act_space: Spaces, config: elements.Config):
+        embodied.jax.setup(config.jax.platform, config.jax.cache)
+        model = Dreamer(obs_space, act_space, config)
+        super().__init__(model, config.seed, config.agent.eval_greedy)

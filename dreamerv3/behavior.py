@@ -1,0 +1,114 @@
+"""Behavior: imagined rollouts and the losses of policy and value.
+
+N imagined starts, H imagined steps; features have H + 1 steps because the first is
+the state that the rollout starts from.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from embodied.jax import outputs
+
+from .actions import Actions, Dists, Values
+from .returns import Range, lambda_return, update_range
+from .rssm import RSSM, State
+
+__all__ = ['imagine', 'imagined_losses', 'replayed_value_loss']
+
+UNROLL = 3  # imagined steps per iteration of the compiled loop
+
+sg = jax.lax.stop_gradient
+
+
+def imagine(
+    dyn: RSSM, policy: Any, start: State, noise: tuple[jax.Array, Values]
+) -> tuple[State, Values]:
+    """Rolls the policy out in the model, without gradients.
+
+    start: [N, ...]. noise: Gumbel [H, N, S, C] for the states and [H, N, ...] for the
+    actions. Returns states [N, H + 1, ...] and actions [N, H, ...].
+    """
+    actions: Actions = policy.actions
+
+    def step(state: State, noise: tuple[jax.Array, Values]):
+        state_noise, action_noise = noise
+        action = actions.sample(policy(state.feat), action_noise)
+        vector = actions.vector(action, state.deter.dtype)
+        state = dyn.imagine_step(state, vector, state_noise)
+        return state, (state, action)
+
+    length = noise[0].shape[0]
+    unroll = min(UNROLL, length)
+    _, (states, acts) = jax.lax.scan(step, start, noise, unroll=unroll)
+    states = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, states)
+    batch_first = lambda x: x.swapaxes(0, 1)
+    return jax.tree.map(batch_first, (sg(states), sg(acts)))
+
+
+def imagined_losses(
+    policy: Dists,
+    value: outputs.TwoHot,
+    slow: outputs.TwoHot,
+    reward: jax.Array,
+    cont: jax.Array,
+    logp: jax.Array,
+    ranges: Range,
+    config: Any,
+) -> tuple[dict[str, jax.Array], jax.Array, Range, dict[str, jax.Array]]:
+    """Losses {policy, value} [N, H], returns [N, H], the new range, and metrics.
+
+    policy, slow: predictions [N, H]; value, reward, cont: [N, H + 1]; cont is a
+    probability with the discount in it. logp: [N, H], log pi of the taken actions.
+    """
+    # v is the fast value everywhere; the slow one only regularizes it.
+    val = sg(value.pred())
+    ret = lambda_return(reward, cont, config.lam, val)
+    ranges = update_range(ranges, ret, config.retnorm)
+    scale = jnp.maximum(config.retnorm.limit, ranges.high - ranges.low)
+    adv = (ret - val[:, :-1]) / scale
+    # w_t = c_0 c_1 ... c_t: starts in terminal states weigh almost nothing.
+    weight = jnp.cumprod(cont, 1)[:, :-1]
+    entropy = {name: dist.entropy() for name, dist in policy.items()}
+    losses = {
+        'policy': -weight * (logp * adv + config.actent * sum(entropy.values())),
+        'value': weight * _value_loss(value[:, :-1], ret, slow.pred()),
+    }
+    metrics = {
+        'adv_mean': adv.mean(),
+        'adv_mag': jnp.abs(adv).mean(),
+        'reward': reward.mean(),
+        'cont': cont.mean(),
+        'value': val.mean(),
+        'return': ret.mean(),
+        'return_range': ranges.high - ranges.low,
+        'weight': weight.mean(),
+        **{f'entropy/{name}': x.mean() for name, x in entropy.items()},
+    }
+    return losses, ret, ranges, metrics
+
+
+def replayed_value_loss(
+    value: outputs.TwoHot,
+    slow: outputs.TwoHot,
+    boot: jax.Array,
+    reward: jax.Array,
+    is_last: jax.Array,
+    is_terminal: jax.Array,
+    config: Any,
+) -> tuple[jax.Array, jax.Array]:
+    """Loss and returns [B, T - 1] on replayed steps.
+
+    value, slow: predictions [B, T - 1]; the rest [B, T]. boot: imagined returns.
+    """
+    live = (1 - is_terminal.astype(jnp.float32)) * (1 - 1 / config.horizon)
+    mix = config.lam * (1 - is_last.astype(jnp.float32))
+    ret = lambda_return(reward, live, mix, boot)
+    weight = 1 - is_last[:, :-1].astype(jnp.float32)
+    return weight * _value_loss(value, ret, slow.pred()), ret
+
+
+def _value_loss(value: outputs.TwoHot, ret: jax.Array, slow: jax.Array) -> jax.Array:
+    """Towards the return, and held back by the slow value."""
+    return value.loss(sg(ret)) + value.loss(sg(slow))

@@ -1,0 +1,328 @@
+"""DreamerV3 as pure functions: one loss over world model, policy and value."""
+
+from typing import Any
+
+import elements
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+
+from embodied.core.base import Spaces
+from embodied.jax.model import Model, TrainResult
+
+from . import behavior, latents
+from .actions import Actions
+from .context import Carry, Sequence, cut_context
+from .decoder import Decoder
+from .encoder import Encoder
+from .heads import BinaryHead, Policy, ScalarHead
+from .inputs import Inputs
+from .optimizer import make_optimizer
+from .report import open_loop_video
+from .returns import Range
+from .rssm import RSSM, State
+
+__all__ = ['Dreamer', 'Nets']
+
+sg = jax.lax.stop_gradient
+
+
+class Nets(eqx.Module):
+    """Everything the optimizer changes."""
+
+    enc: Encoder
+    dyn: RSSM
+    dec: Decoder
+    reward: ScalarHead
+    cont: BinaryHead
+    policy: Policy
+    value: ScalarHead
+
+    def __init__(self, key: jax.Array, inputs: Inputs, actions: Actions, config: Any):
+        keys = iter(jax.random.split(key, 7))
+        deter, flat = config.dyn.deter, config.dyn.stoch * config.dyn.classes
+        feat = deter + flat
+        self.enc = Encoder(next(keys), inputs, config.enc)
+        self.dyn = RSSM(next(keys), self.enc.size, actions.size, config.dyn)
+        self.dec = Decoder(next(keys), inputs, deter, flat, config.dec)
+        self.reward = ScalarHead(next(keys), feat, config.reward)
+        self.cont = BinaryHead(next(keys), feat, config.cont)
+        self.policy = Policy(next(keys), feat, actions, config.policy)
+        self.value = ScalarHead(next(keys), feat, config.value)
+
+
+class Dreamer(Model):
+    """config: the whole resolved config; the networks see config.agent."""
+
+    def __init__(self, obs_space: Spaces, act_space: Spaces, config: elements.Config):
+        self.inputs = Inputs(obs_space)
+        self.actions = Actions(act_space)
+        self.config = config.agent
+        self.dtype = jnp.dtype(config.jax.compute_dtype)
+        self.context = config.replay_context
+        self.prioritized = config.replay.fracs.priority > 0
+        self.optimizer = make_optimizer(config.agent.opt)
+        self.encoded = (*self.inputs.images, *self.inputs.vectors)
+        self.policy_keys = (*self.encoded, 'is_first')
+        self.batch_keys = (
+            *self.policy_keys,
+            *('reward', 'is_last', 'is_terminal', 'consec'),
+            *self.actions.spaces,
+            *(self.latent_spaces if self.context else ()),
+        )
+
+    @property
+    def latent_spaces(self) -> Spaces:
+        return latents.latent_spaces(self.config.dyn, self.dtype)
+
+    def init(self, key: jax.Array) -> dict[str, Any]:
+        params = Nets(key, self.inputs, self.actions, self.config)
+        return {
+            'params': params,
+            # A copy: both are donated to the train step, which takes a buffer once.
+            'slow': jax.tree.map(jnp.copy, params.value),
+            'opt': self.optimizer.init(params),
+            'ranges': Range(jnp.zeros(()), jnp.zeros(())),
+        }
+
+    # Acting
+
+    def policy_params(self, state: dict[str, Any]) -> tuple[Encoder, RSSM, Policy]:
+        params = state['params']
+        return self._cast((params.enc, params.dyn, params.policy))
+
+    def init_policy(self, batch: int) -> Carry:
+        # Zeros of the right shapes need no parameters.
+        dyn = self.config.dyn
+        stoch = jnp.zeros((batch, dyn.stoch, dyn.classes), self.dtype)
+        state = State(jnp.zeros((batch, dyn.deter), self.dtype), stoch)
+        return Carry(state, self.actions.zeros(batch))
+
+    def policy(
+        self,
+        params: tuple[Encoder, RSSM, Policy],
+        carry: Carry,
+        obs: dict[str, jax.Array],
+        key: jax.Array,
+        greedy: bool,
+    ) -> tuple[Carry, dict[str, jax.Array], dict[str, jax.Array]]:
+        enc, dyn, policy = params
+        key_state, key_action = jax.random.split(key)
+        batch = len(obs['is_first'])
+        tokens = enc({k: obs[k] for k in self.encoded}, self.dtype)
+        previous = self.actions.vector(carry.action, self.dtype)
+        one = lambda x: x[:, None]
+        gumbel = self._gumbel(key_state, (batch, 1))
+        states, _ = dyn.observe(
+            carry.state, one(tokens), one(previous), one(obs['is_first']), gumbel
+        )
+        state = jax.tree.map(lambda x: x[:, 0], states)
+        dists = policy(state.feat)
+        if greedy:
+            acts = self.actions.pred(dists)
+        else:
+            noise = self.actions.noise(key_action, (batch,))
+            acts = self.actions.sample(dists, noise)
+        acts = self.actions.cast(acts)
+        return Carry(state, acts), acts, latents.pack(state)
+
+    # Learning
+
+    init_train = init_policy
+
+    def train(
+        self,
+        state: dict[str, Any],
+        carry: Carry,
+        batch: dict[str, jax.Array],
+        key: jax.Array,
+    ) -> TrainResult:
+        grad = jax.value_and_grad(self.loss, has_aux=True)
+        (total, aux), grads = grad(state['params'], state, carry, batch, key)
+        updates, opt = self.optimizer.update(grads, state['opt'], state['params'])
+        params = optax.apply_updates(state['params'], updates)
+        rate = self.config.value.slow_rate
+        slow = optax.incremental_update(params.value, state['slow'], rate)
+        new = {'params': params, 'slow': slow, 'opt': opt, 'ranges': aux['ranges']}
+        norms = {
+            'opt/grad_norm': optax.tree.norm(grads),
+            'opt/update_norm': optax.tree.norm(updates),
+            'opt/param_norm': optax.tree.norm(params),
+        }
+        losses = {**aux['losses'], 'total': total, 'gradient': norms['opt/grad_norm']}
+        metrics = {**aux['metrics'], **norms, 'loss/total': total}
+        return TrainResult(new, aux['carry'], losses, aux['replay'], metrics)
+
+    def loss(
+        self,
+        params: Nets,
+        state: dict[str, Any],
+        carry: Carry,
+        batch: dict[str, jax.Array],
+        key: jax.Array,
+    ) -> tuple[jax.Array, dict[str, Any]]:
+        """The weighted sum of all losses, and what else a step produces."""
+        params = self._cast(params)
+        key_world, key_imag = jax.random.split(key)
+        sequence = cut_context(batch, carry, self.context, params.dyn, self.dtype)
+        states, losses, metrics = self.world_losses(params, sequence, key_world)
+        more, ranges, imag_metrics = self.behavior_losses(
+            params, state, states, sequence.batch, key_imag
+        )
+        losses |= more
+        scales = {k: self._scale(k) for k in losses}
+        means = {k: x.mean() for k, x in losses.items()}
+        total = sum(scales[k] * means[k] for k in losses)
+        replay = latents.pack(states)
+        if self.prioritized:
+            per_step = (
+                k for k, x in losses.items() if x.shape == states.deter.shape[:2]
+            )
+            replay['priority'] = sum(scales[k] * losses[k] for k in per_step)
+        last = jax.tree.map(lambda x: x[:, -1], (states, sequence.batch))
+        action = {k: last[1][k] for k in carry.action}
+        aux = {
+            'carry': Carry(last[0], action),
+            'losses': means,
+            'ranges': ranges,
+            'replay': replay,
+            'metrics': {
+                **{f'loss/{k}': x for k, x in means.items()},
+                **metrics,
+                **{f'imag/{k}': x for k, x in imag_metrics.items()},
+            },
+        }
+        return total, sg(aux)
+
+    def world_losses(
+        self, params: Nets, sequence: Sequence, key: jax.Array
+    ) -> tuple[State, dict[str, jax.Array], dict[str, jax.Array]]:
+        """Posterior states [B, T], losses [B, T] by name, metrics."""
+        batch, config = sequence.batch, self.config
+        states, post, prior = self._posterior(params, sequence, key)
+        target = 1 - batch['is_terminal'].astype(jnp.float32)
+        losses = {
+            'dyn': jnp.maximum(config.dyn.free_nats, post.detach().kl(prior)),
+            'rep': jnp.maximum(config.dyn.free_nats, post.kl(prior.detach())),
+            'rew': params.reward(states.feat).loss(batch['reward']),
+            'con': params.cont(states.feat).loss(target * (1 - 1 / config.horizon)),
+        }
+        rec = params.dec.losses(params.dec(states), batch)
+        losses |= {f'rec/{name}': x for name, x in rec.items()}
+        metrics = {
+            'dyn/post_entropy': post.entropy().mean(),
+            'dyn/prior_entropy': prior.entropy().mean(),
+        }
+        return states, losses, metrics
+
+    def behavior_losses(
+        self,
+        params: Nets,
+        state: dict[str, Any],
+        states: State,
+        batch: dict[str, jax.Array],
+        key: jax.Array,
+    ) -> tuple[dict[str, jax.Array], Range, dict[str, jax.Array]]:
+        """Policy and value losses, imagined from every state of the batch."""
+        shape = states.deter.shape[:2]
+        starts = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), sg(states))
+        rollout, acts = behavior.imagine(
+            sg(params.dyn), sg(params.policy), starts, self._imag_noise(key, shape)
+        )
+        feat = rollout.feat
+        policy = params.policy(feat[:, :-1])
+        losses, ret, ranges, metrics = behavior.imagined_losses(
+            policy,
+            params.value(feat),
+            state['slow'](feat[:, :-1]),
+            sg(params.reward(feat).pred()),
+            sg(params.cont(feat).prob()),
+            self.actions.logp(policy, acts),
+            state['ranges'],
+            self.config,
+        )
+        replayed = states.feat[:, :-1]
+        losses['repval'], _ = behavior.replayed_value_loss(
+            params.value(replayed),
+            state['slow'](replayed),
+            ret[:, 0].reshape(shape),
+            *(batch[k] for k in ('reward', 'is_last', 'is_terminal')),
+            self.config,
+        )
+        return losses, ranges, metrics
+
+    # Reporting
+
+    def report(
+        self,
+        state: dict[str, Any],
+        carry: Carry,
+        batch: dict[str, jax.Array],
+        key: jax.Array,
+    ) -> tuple[Carry, dict[str, jax.Array]]:
+        key_loss, key_video = jax.random.split(key)
+        params = self._cast(state['params'])
+        _, aux = self.loss(params, state, carry, batch, key_loss)
+        sequence = cut_context(batch, carry, self.context, params.dyn, self.dtype)
+        videos = self._open_loop(params, sequence, key_video)
+        return aux['carry'], {**aux['metrics'], **videos}
+
+    def _open_loop(
+        self, params: Nets, sequence: Sequence, key: jax.Array
+    ) -> dict[str, jax.Array]:
+        """Sees the first half of some sequences and predicts the second."""
+        count = min(self.config.report_videos, len(sequence.start.deter))
+        sequence = jax.tree.map(lambda x: x[:count], sequence)
+        seen = sequence.batch['is_first'].shape[1] // 2
+        key_seen, key_rest = jax.random.split(key)
+        cut = lambda part: lambda x: x[:, part]
+        first = jax.tree.map(
+            cut(slice(None, seen)), (sequence.batch, sequence.previous)
+        )
+        known, _, _ = self._posterior(
+            params, Sequence(*first, sequence.start), key_seen
+        )
+        previous = jax.tree.map(cut(slice(seen, None)), sequence.previous)
+        action = self.actions.vector(previous, self.dtype)
+        start = jax.tree.map(lambda x: x[:, -1], known)
+        noise = self._gumbel(key_rest, action.shape[:2])
+        imagined = params.dyn.imagine(start, action, noise)
+        join = lambda a, b: jnp.concatenate([a, b], 1)
+        outs = params.dec(jax.tree.map(join, known, imagined))
+        return {
+            f'open_loop/{name}': open_loop_video(
+                sequence.batch[name], outs[name].pred(), seen
+            )
+            for name in self.inputs.images
+        }
+
+    # Shared pieces
+
+    def _posterior(self, params: Nets, sequence: Sequence, key: jax.Array) -> Any:
+        """States [B, T] along recorded steps, with posterior and prior."""
+        batch = sequence.batch
+        tokens = params.enc({k: batch[k] for k in self.encoded}, self.dtype)
+        action = self.actions.vector(sequence.previous, self.dtype)
+        noise = self._gumbel(key, action.shape[:2])
+        states, logit = params.dyn.observe(
+            sequence.start, tokens, action, batch['is_first'], noise
+        )
+        prior = params.dyn.prior_of(states.deter)
+        return states, params.dyn.dist(logit), params.dyn.dist(prior)
+
+    def _imag_noise(self, key: jax.Array, shape: tuple[int, int]) -> Any:
+        key_state, key_action = jax.random.split(key)
+        lead = (self.config.imag_length, shape[0] * shape[1])
+        return self._gumbel(key_state, lead), self.actions.noise(key_action, lead)
+
+    def _gumbel(self, key: jax.Array, lead: tuple[int, ...]) -> jax.Array:
+        shape = (*lead, self.config.dyn.stoch, self.config.dyn.classes)
+        return jax.random.gumbel(key, shape, jnp.float32)
+
+    def _scale(self, name: str) -> float:
+        return self.config.loss_scales[name.split('/')[0]]
+
+    def _cast(self, params: Any) -> Any:
+        """Matrices in the compute dtype, cast once; biases and scales stay float32."""
+        return jax.tree.map(lambda x: x.astype(self.dtype) if x.ndim > 1 else x, params)

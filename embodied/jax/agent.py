@@ -1,0 +1,213 @@
+"""Agent: runs a Model's pure functions as compiled programs.
+
+The state lives on the device as a flat list and is donated to each train step. Acting
+reads a snapshot of its own, which the train step puts out as well: swapping it is one
+assignment, so acting and learning may run in two threads.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from embodied.core import base
+from embodied.core.errors import NonFiniteError
+
+from .model import Model
+from .programs import Packer, Tree
+
+__all__ = ['Agent']
+
+# Streams of random numbers: reports must not disturb training or acting.
+INIT, TRAIN, POLICY, REPORT = range(4)
+
+
+class Agent(base.Agent):
+    """The contract of embodied.Agent for any Model.
+
+    Outs and metrics of `train` belong to the call before: fetching them then does not
+    wait for the device.
+    """
+
+    def __init__(self, model: Model, seed: int = 0, eval_greedy: bool = False):
+        self.model = model
+        self._key = jax.random.key(seed)
+        self._eval_greedy = eval_greedy
+        init = lambda: model.init(jax.random.fold_in(self._key, INIT))
+        self._tree = Tree(jax.eval_shape(init))
+        self._state = jax.jit(lambda: self._tree.flatten(init()))()
+        shapes = jax.eval_shape(lambda: model.policy_params(init()))
+        self._policy_tree = Tree(shapes)
+        self._updates = 0
+        self._counts = {TRAIN: 0, POLICY: 0, REPORT: 0}
+        self._pending: tuple[dict, dict, Any] | None = None
+        self._losses, self._metrics, self._report_metrics = Packer(), Packer(), Packer()
+        self._train_program = jax.jit(self._train, donate_argnums=0)
+        self._report_program = jax.jit(self._report)
+        self._policy_program = jax.jit(self._policy, static_argnums=4)
+        self._snapshot_program = jax.jit(self._snapshot_of)
+        self._init_program = jax.jit(model.init_policy, static_argnums=0)
+        self._snapshot = self._snapshot_program(self._state)
+
+    @property
+    def params(self) -> Any:
+        """The trained parameters as the model's own tree."""
+        return self._tree.unflatten(self._state)['params']
+
+    @property
+    def updates(self) -> int:
+        """Train calls so far."""
+        return self._updates
+
+    # Acting
+
+    def init_policy(self, batch_size: int) -> base.Carry:
+        return self._init_program(batch_size)
+
+    def policy(
+        self, carry: base.Carry, obs: base.Batch, mode: str = 'train'
+    ) -> tuple[base.Carry, base.Batch, base.Batch]:
+        obs = {k: obs[k] for k in self.model.policy_keys}
+        greedy = self._eval_greedy and mode == 'eval'
+        count = self._next_count(POLICY)
+        outs = self._policy_program(self._snapshot, carry, obs, count, greedy)
+        carry, acts, outs = outs
+        return carry, *jax.tree.map(np.asarray, (acts, outs))
+
+    # Learning
+
+    def init_train(self, batch_size: int) -> base.Carry:
+        return self._init_program(batch_size)
+
+    def train(
+        self, carry: base.Carry, batch: base.Batch
+    ) -> tuple[base.Carry, dict, base.Metrics]:
+        count = self._next_count(TRAIN)
+        self._state, self._snapshot, carry, replay, losses, metrics = (
+            self._train_program(self._state, carry, self._select(batch), count)
+        )
+        self._updates += 1
+        for array in (*replay.values(), losses, metrics):
+            array.copy_to_host_async()
+        if 'stepid' in batch:
+            replay = {'stepid': batch['stepid'][:, self.model.context :], **replay}
+        before, self._pending = self._pending, (replay, losses, metrics)
+        return carry, *self._fetch(before)
+
+    def stream(self, source: Iterator[base.Batch]) -> Iterator[base.Batch]:
+        """Batches on the device; transfers overlap with the running train step."""
+        for batch in source:
+            yield {**batch, **jax.device_put(self._select(batch))}
+
+    # Reporting
+
+    def init_report(self, batch_size: int) -> base.Carry:
+        return self._init_program(batch_size)
+
+    def report(
+        self, carry: base.Carry, batch: base.Batch
+    ) -> tuple[base.Carry, base.Metrics]:
+        count = self._next_count(REPORT)
+        carry, scalars, arrays = self._report_program(
+            self._state, carry, self._select(batch), count
+        )
+        arrays = jax.tree.map(np.asarray, arrays)
+        return carry, {**self._report_metrics.unpack(scalars), **arrays}
+
+    # Checkpoints
+
+    def save(self) -> dict[str, Any]:
+        return {
+            'state': self._tree.save(self._state),
+            'updates': self._updates,
+            'counts': dict(self._counts),
+            'pending': self._save_pending(),
+        }
+
+    def load(self, data: dict[str, Any], regex: str | None = None) -> None:
+        """With a regex only matching names are taken and counters stay as they are."""
+        self._state = self._tree.load(self._state, data['state'], regex)
+        self._snapshot = self._snapshot_program(self._state)
+        if regex is None:
+            self._updates = data['updates']
+            self._counts = dict(data['counts'])
+            self._pending = data['pending']
+
+    def _save_pending(self) -> Any:
+        """Latents and metrics of the last update, which nobody has fetched yet."""
+        if self._pending is None:
+            return None
+        return jax.tree.map(lambda x: np.array(x, copy=True), self._pending)
+
+    # Programs
+
+    def _train(self, leaves, carry, batch, count):
+        state = self._tree.unflatten(leaves)
+        key = self._key_for(TRAIN, count)
+        result = self.model.train(state, carry, batch, key)
+        losses = self._losses.pack(result.losses)
+        # A step that went wrong must not reach the parameters: the host sees the
+        # losses one step later.
+        finite = jnp.isfinite(losses).all()
+        keep = lambda new, old: jnp.where(finite, new, old)
+        state = jax.tree.map(keep, result.state, state)
+        new = self._tree.flatten(state)
+        metrics = self._metrics.pack(result.metrics)
+        return (
+            new,
+            self._snapshot_of(new),
+            result.carry,
+            result.replay,
+            losses,
+            metrics,
+        )
+
+    def _report(self, leaves, carry, batch, count):
+        state = self._tree.unflatten(leaves)
+        key = self._key_for(REPORT, count)
+        carry, metrics = self.model.report(state, carry, batch, key)
+        scalars = {k: v for k, v in metrics.items() if not v.ndim}
+        arrays = {k: v for k, v in metrics.items() if v.ndim}
+        return carry, self._report_metrics.pack(scalars), arrays
+
+    def _policy(self, leaves, carry, obs, count, greedy):
+        params = self._policy_tree.unflatten(leaves)
+        key = self._key_for(POLICY, count)
+        return self.model.policy(params, carry, obs, key, greedy)
+
+    def _snapshot_of(self, leaves):
+        params = self.model.policy_params(self._tree.unflatten(leaves))
+        # Own buffers: what the train step donates must not be shared with acting.
+        return [jnp.copy(x) for x in self._policy_tree.flatten(params)]
+
+    # Helpers
+
+    def _fetch(self, pending: Any) -> tuple[dict, base.Metrics]:
+        if pending is None:
+            return {}, {}
+        replay, losses, metrics = pending
+        self._check_finite(self._losses.unpack(losses))
+        outs = {'replay': jax.tree.map(np.asarray, replay)}
+        return outs, self._metrics.unpack(metrics)
+
+    def _check_finite(self, losses: dict[str, np.float32]) -> None:
+        for name, value in losses.items():
+            if not np.isfinite(value):
+                raise NonFiniteError(
+                    f"The loss '{name}' became {value} in update {self._updates - 1}. "
+                    'The parameters of before are kept. Check the environment for '
+                    'NaN or huge observations and rewards (`--run.debug True` checks '
+                    'each step), or lower agent.opt.lr.'
+                )
+
+    def _select(self, batch: base.Batch) -> base.Batch:
+        return {k: batch[k] for k in self.model.batch_keys}
+
+    def _next_count(self, stream: int) -> np.ndarray:
+        self._counts[stream] += 1
+        return np.uint32(self._counts[stream])
+
+    def _key_for(self, stream: int, count: jax.Array) -> jax.Array:
+        return jax.random.fold_in(jax.random.fold_in(self._key, stream), count)

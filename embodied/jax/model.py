@@ -1,0 +1,57 @@
+"""Model: what an algorithm provides; the Agent compiles and runs it."""
+
+from typing import Any, NamedTuple
+
+import jax
+
+__all__ = ['Model', 'TrainResult']
+
+
+class TrainResult(NamedTuple):
+    """state, carry: like the inputs. losses: scalars that must be finite, in order.
+
+    replay: [B, T, ...] arrays to write back to replay. metrics: scalars.
+    """
+
+    state: Any
+    carry: Any
+    losses: dict[str, jax.Array]
+    replay: dict[str, jax.Array]
+    metrics: dict[str, jax.Array]
+
+
+class Model:
+    """Pure functions over a state of arrays. Random numbers come from the key."""
+
+    policy_keys: tuple[str, ...]  # observation keys that the policy reads
+    batch_keys: tuple[str, ...]  # batch keys that training and reports read
+    context: int = 0  # steps of a batch that are not trained on
+
+    def init(self, key: jax.Array) -> Any:
+        """The state at the beginning; state['params'] is what training changes."""
+        raise NotImplementedError('init(key) -> state')
+
+    def policy_params(self, state: Any) -> Any:
+        """The part of the state that acting needs, in the compute dtype."""
+        raise NotImplementedError('policy_params(state) -> params')
+
+    def init_policy(self, batch: int) -> Any:
+        raise NotImplementedError('init_policy(batch) -> carry')
+
+    def policy(
+        self, params: Any, carry: Any, obs: dict, key: jax.Array, greedy: bool
+    ) -> tuple[Any, dict, dict]:
+        raise NotImplementedError(
+            'policy(params, carry, obs, key, greedy) -> carry, acts, outs'
+        )
+
+    def init_train(self, batch: int) -> Any:
+        raise NotImplementedError('init_train(batch) -> carry')
+
+    def train(self, state: Any, carry: Any, batch: dict, key: jax.Array) -> TrainResult:
+        raise NotImplementedError('train(state, carry, batch, key) -> result')
+
+    def report(
+        self, state: Any, carry: Any, batch: dict, key: jax.Array
+    ) -> tuple[Any, dict[str, jax.Array]]:
+        raise NotImplementedError('report(state, carry, batch, key) -> carry, metrics')

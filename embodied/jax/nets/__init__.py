@@ -1,0 +1,17 @@
+"""Network layers: float32 parameters, computation in the dtype of the input."""
+
+from .conv import Conv, ConvLayer, max_pool
+from .linear import BlockLinear, Linear
+from .mlp import MLP, Layer
+from .norm import RMSNorm
+
+__all__ = [
+    'BlockLinear',
+    'Conv',
+    'ConvLayer',
+    'Layer',
+    'Linear',
+    'MLP',
+    'RMSNorm',
+    'max_pool',
+]

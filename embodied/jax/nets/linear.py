@@ -1,0 +1,48 @@
+"""Affine maps: dense, and in independent blocks."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from . import init
+
+__all__ = ['BlockLinear', 'Linear']
+
+
+class Linear(eqx.Module):
+    """[..., inp] -> [..., out]."""
+
+    kernel: jax.Array
+    bias: jax.Array
+
+    def __init__(self, key: jax.Array, inp: int, out: int, scale: float = 1.0):
+        self.kernel = init.kernel(key, (inp, out), inp, scale)
+        self.bias = jnp.zeros(out, jnp.float32)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return x @ self.kernel.astype(x.dtype) + self.bias.astype(x.dtype)
+
+
+class BlockLinear(eqx.Module):
+    """[..., inp] -> [..., out], block g of the output sees only block g of the input.
+
+    kernel: [blocks, inp / blocks, out / blocks]
+    """
+
+    kernel: jax.Array
+    bias: jax.Array
+
+    def __init__(self, key: jax.Array, inp: int, out: int, blocks: int):
+        shape = (blocks, inp // blocks, out // blocks)
+        self.kernel = init.kernel(key, shape, inp)
+        self.bias = jnp.zeros(out, jnp.float32)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return block_matmul(x, self.kernel) + self.bias.astype(x.dtype)
+
+
+def block_matmul(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """x [..., G * i], kernel [G, i, o] -> [..., G * o]."""
+    blocks = x.reshape(*x.shape[:-1], kernel.shape[0], kernel.shape[1])
+    out = jnp.einsum('...gi,gio->...go', blocks, kernel.astype(x.dtype))
+    return out.reshape(*x.shape[:-1], -1)

@@ -1,0 +1,42 @@
+"""Fully connected layers with norm and activation."""
+
+import equinox as eqx
+import jax
+
+from .linear import Linear
+from .norm import RMSNorm
+
+__all__ = ['MLP', 'Layer']
+
+
+class Layer(eqx.Module):
+    """Linear, norm, SiLU."""
+
+    linear: Linear
+    norm: RMSNorm
+
+    def __init__(self, key: jax.Array, inp: int, out: int):
+        self.linear = Linear(key, inp, out)
+        self.norm = RMSNorm(out)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return jax.nn.silu(self.norm(self.linear(x)))
+
+
+class MLP(eqx.Module):
+    """A stack of layers of one width: [..., inp] -> [..., units]."""
+
+    layers: tuple[Layer, ...]
+
+    def __init__(self, key: jax.Array, inp: int, units: int, layers: int):
+        widths = [inp, *[units] * layers]
+        keys = jax.random.split(key, layers)
+        self.layers = tuple(
+            Layer(k, i, o)
+            for k, i, o in zip(keys, widths[:-1], widths[1:], strict=True)
+        )
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        for layer in self.layers:
+            x = layer(x)
+        return x

@@ -1,0 +1,23 @@
+"""Predictions with a loss: distributions over what networks put out.
+
+Each holds float32 values of shape [..., event]; `loss(target)` is a negative
+log-likelihood or squared error summed over the event, `pred()` the best guess.
+Sampling takes its noise as an argument, so that callers can draw it all at once.
+"""
+
+from .categorical import Categorical
+from .continuous import Bernoulli, Normal, SquaredError, SymlogSquaredError
+from .transforms import symexp, symlog
+from .twohot import TwoHot, symexp_bins
+
+__all__ = [
+    'Bernoulli',
+    'Categorical',
+    'Normal',
+    'SquaredError',
+    'SymlogSquaredError',
+    'TwoHot',
+    'symexp',
+    'symexp_bins',
+    'symlog',
+]

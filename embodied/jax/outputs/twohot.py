@@ -1,0 +1,58 @@
+"""Scalars of unknown scale as a distribution over fixed bins."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+__all__ = ['TwoHot', 'symexp_bins']
+
+RANGE = 20.0  # bins reach from symexp(-20) to symexp(20)
+
+
+def symexp_bins(count: int) -> np.ndarray:
+    """symexp(linspace(-20, 20, count)) [count], exactly symmetric around 0."""
+    if count % 2:
+        half = np.linspace(-RANGE, 0, count // 2 + 1, dtype=np.float32)
+        half = -np.expm1(-half)
+        return np.concatenate([half, -half[:-1][::-1]])
+    half = np.linspace(-RANGE, RANGE, count, dtype=np.float32)[: count // 2]
+    half = -np.expm1(-half)
+    return np.concatenate([half, -half[::-1]])
+
+
+class TwoHot:
+    """A scalar given by logits [..., bins] over symmetric bin values."""
+
+    def __init__(self, logits: jax.Array, bins: np.ndarray):
+        self.logits = logits.astype(jnp.float32)
+        self.bins = bins
+
+    def __getitem__(self, index: Any) -> 'TwoHot':
+        return TwoHot(self.logits[index], self.bins)
+
+    def pred(self) -> jax.Array:
+        """Mean [...], summed in symmetric pairs: uniform logits give exactly 0."""
+        probs = jax.nn.softmax(self.logits, -1)
+        half = len(self.bins) // 2
+        positive = probs[..., -half:] * self.bins[-half:]
+        negative = probs[..., :half] * self.bins[:half]
+        return (positive + negative[..., ::-1]).sum(-1)
+
+    def loss(self, target: jax.Array) -> jax.Array:
+        """Cross entropy to the two-hot encoding of target [...]."""
+        return -(self.encode(target) * jax.nn.log_softmax(self.logits, -1)).sum(-1)
+
+    def encode(self, target: jax.Array) -> jax.Array:
+        """Weights [..., bins] on the two bins around target, linear in raw values.
+
+        The weight of a bin is a tent: 1 at its value, 0 at both neighbors.
+        """
+        bins = self.bins
+        below = np.concatenate([2 * bins[:1] - bins[1:2], bins[:-1]])
+        above = np.concatenate([bins[1:], 2 * bins[-1:] - bins[-2:-1]])
+        target = jnp.clip(target.astype(jnp.float32), bins[0], bins[-1])[..., None]
+        rising = (target - below) / (bins - below)
+        falling = (above - target) / (above - bins)
+        return jnp.clip(jnp.minimum(rising, falling), 0, 1)

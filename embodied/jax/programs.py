@@ -1,0 +1,127 @@
+"""Compiled programs: platform, compile cache, and dispatch on flat lists of arrays."""
+
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from embodied.core.errors import CheckpointError, ConfigError
+
+__all__ = ['Packer', 'Tree', 'setup']
+
+PLATFORMS = ('auto', 'cpu', 'cuda')
+
+
+def setup(platform: str = 'auto', cache: str = '') -> None:
+    """Chooses the platform and keeps compiled programs in the folder `cache`."""
+    if platform not in PLATFORMS:
+        raise ConfigError(
+            f'jax.platform={platform} is unknown. Use one of: {", ".join(PLATFORMS)}.'
+        )
+    if platform != 'auto':
+        jax.config.update('jax_platforms', platform)
+    if cache:
+        folder = pathlib.Path(cache).expanduser()
+        folder.mkdir(parents=True, exist_ok=True)
+        jax.config.update('jax_compilation_cache_dir', str(folder))
+        jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
+        jax.config.update('jax_persistent_cache_min_entry_size_bytes', -1)
+    try:
+        jax.devices()
+    except RuntimeError as error:
+        raise ConfigError(
+            f'jax.platform={platform} is not usable on this machine: {error}. Install '
+            "the 'cuda' extra and a driver, or use --jax.platform cpu."
+        ) from error
+
+
+class Tree:
+    """The structure of a tree of arrays, apart from the arrays.
+
+    Programs take and return plain lists: flattening a list of 200 arrays costs a few
+    microseconds per call, a tree of modules milliseconds.
+    """
+
+    def __init__(self, example: Any):
+        paths, self._treedef = jax.tree_util.tree_flatten_with_path(example)
+        keystr = jax.tree_util.keystr
+        self.names = [keystr(path, simple=True, separator='.') for path, _ in paths]
+        self.shapes = [(leaf.shape, leaf.dtype) for _, leaf in paths]
+
+    def flatten(self, tree: Any) -> list[jax.Array]:
+        return jax.tree.leaves(tree)
+
+    def unflatten(self, leaves: Sequence[Any]) -> Any:
+        return jax.tree.unflatten(self._treedef, leaves)
+
+    def save(self, leaves: Sequence[jax.Array]) -> dict[str, np.ndarray]:
+        """Copies on the host by name; later updates do not reach them."""
+        # np.asarray would alias the device's buffer on CPU, which gets donated.
+        arrays = [np.array(leaf, copy=True) for leaf in leaves]
+        return dict(zip(self.names, arrays, strict=True))
+
+    def load(
+        self,
+        leaves: Sequence[jax.Array],
+        data: Mapping[str, np.ndarray],
+        regex: str | None = None,
+    ) -> list[jax.Array]:
+        """The leaves with those that `data` holds and the regex matches replaced."""
+        wanted = [n for n in self.names if regex is None or re.search(regex, n)]
+        self._check(wanted, data, regex)
+        chosen = set(wanted)
+        return [
+            jnp.array(data[name], dtype) if name in chosen else leaf
+            for name, leaf, (_, dtype) in zip(
+                self.names, leaves, self.shapes, strict=True
+            )
+        ]
+
+    def _check(
+        self, wanted: Sequence[str], data: Mapping[str, np.ndarray], regex: str | None
+    ) -> None:
+        if not wanted:
+            raise CheckpointError(
+                f"No parameter matches '{regex}'. Names look like: "
+                f'{", ".join(self.names[:3])}.'
+            )
+        shapes = dict(zip(self.names, self.shapes, strict=True))
+        problems = []
+        for name in wanted:
+            if name not in data:
+                problems.append(f'{name}: missing in the checkpoint')
+            elif data[name].shape != shapes[name][0]:
+                problems.append(
+                    f'{name}: {data[name].shape} in the checkpoint, '
+                    f'{shapes[name][0]} here'
+                )
+        if problems:
+            more = f' (and {len(problems) - 5} more)' if len(problems) > 5 else ''
+            raise CheckpointError(
+                f'The checkpoint does not fit this agent: {"; ".join(problems[:5])}'
+                f'{more}. Use the same size and environment, or a regex that leaves '
+                'these out.'
+            )
+
+
+class Packer:
+    """Many scalars as one vector: one transfer from the device instead of dozens.
+
+    Names are learned while the program that packs is traced.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def pack(self, scalars: Mapping[str, jax.Array]) -> jax.Array:
+        self.names = list(scalars)
+        if not scalars:
+            return jnp.zeros(0, jnp.float32)
+        return jnp.stack([jnp.asarray(x, jnp.float32) for x in scalars.values()])
+
+    def unpack(self, vector: jax.Array) -> dict[str, np.float32]:
+        return dict(zip(self.names, np.asarray(vector), strict=True))
