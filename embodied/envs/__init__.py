@@ -1,0 +1,60 @@
+"""Environments: built-in tasks, adapters, wrappers and the registry of task names.
+
+Everything is imported on first use, so that a worker pays only for its own suite.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import catch, dummy, from_dm, from_gym, reach, registry, wrappers
+    from .catch import Catch
+    from .dummy import Dummy
+    from .from_dm import FromDM
+    from .from_gym import FromGym
+    from .reach import Reach
+    from .registry import Suite, make, tasks, wrap
+
+_HOMES = {
+    'Catch': 'catch',
+    'Dummy': 'dummy',
+    'FromDM': 'from_dm',
+    'FromGym': 'from_gym',
+    'Reach': 'reach',
+    'Suite': 'registry',
+    'make': 'registry',
+    'tasks': 'registry',
+    'wrap': 'registry',
+}
+_MODULES = {*_HOMES.values(), 'wrappers'}
+
+__all__ = [
+    'Catch',
+    'Dummy',
+    'FromDM',
+    'FromGym',
+    'Reach',
+    'Suite',
+    'catch',
+    'dummy',
+    'from_dm',
+    'from_gym',
+    'make',
+    'reach',
+    'registry',
+    'tasks',
+    'wrap',
+    'wrappers',
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f'embodied.envs.{_HOMES[name]}'), name)
+    if name in _MODULES:
+        return importlib.import_module(f'embodied.envs.{name}')
+    raise AttributeError(f"module 'embodied.envs' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

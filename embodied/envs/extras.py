@@ -1,0 +1,24 @@
+"""Optional packages: whether they are there, and what to install when not."""
+
+import importlib
+import importlib.util
+from types import ModuleType
+
+from ..core.errors import MissingExtraError
+
+__all__ = ['installed', 'require']
+
+
+def installed(module: str) -> bool:
+    """Whether the top-level module could be imported, without importing it."""
+    return importlib.util.find_spec(module) is not None
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Imports the module or says which extra of this package brings it."""
+    if not installed(module):
+        raise MissingExtraError(
+            f'The package {module!r} is not installed. Install the extra that brings '
+            f"it: pip install 'dreamer-parallel[{extra}]'."
+        )
+    return importlib.import_module(module)

@@ -1,0 +1,134 @@
+"""Registry: turns task names into environments, wrapped the standard way."""
+
+import difflib
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..core.base import Env
+from ..core.errors import ConfigError
+from . import extras
+from .wrappers import (
+    ActionRepeat,
+    CheckSpaces,
+    ClipAction,
+    NormalizeAction,
+    ResizeImage,
+    TimeLimit,
+    UnifyDtypes,
+)
+
+__all__ = ['Suite', 'make', 'tasks', 'wrap']
+
+
+class Suite(NamedTuple):
+    """A family of tasks, named `<suite>_<name>`.
+
+    `names` lists them, or describes them in `<...>` if there is no end to them. `extra`
+    is the optional dependency to install, empty if none.
+    """
+
+    suite: str
+    names: tuple[str, ...]
+    extra: str
+    installed: bool
+
+
+def make(task: str, seed: int | None = None, **settings: Any) -> Env:
+    """The environment `<suite>_<name>`, ready for an agent.
+
+    `settings` are the options `env.<suite>` of the configuration.
+    """
+    suite, _, name = task.partition('_')
+    if suite not in _SUITES or not _SUITES[suite].has(name):
+        raise _unknown_task(task)
+    maker = _SUITES[suite].make
+    allowed = list(inspect.signature(maker).parameters)[2:]
+    unknown = [key for key in settings if key not in allowed]
+    if unknown:
+        raise ConfigError(
+            f'Tasks of the suite {suite!r} have no settings {unknown}. They have '
+            f'{", ".join(allowed)}.'
+        )
+    return maker(name, seed, **settings)
+
+
+def tasks() -> list[Suite]:
+    """All suites with the names of their tasks."""
+    return [
+        Suite(name, entry.names, entry.extra, extras.installed(entry.module))
+        for name, entry in _SUITES.items()
+    ]
+
+
+def wrap(env: Any, repeat: int = 1, length: int = 0, size: int = 0) -> Env:
+    """Wraps an environment as agents expect it.
+
+    From the inside: steps per action, time limit in such steps, size of images (the
+    defaults leave each alone); continuous actions in [-1, 1]; dtypes that agents know;
+    checks of all values. Clipping comes outside of the checks, since policies sample
+    beyond the bounds of continuous actions.
+    """
+    if repeat != 1:
+        env = ActionRepeat(env, repeat)
+    if length:
+        env = TimeLimit(env, length)
+    if size:
+        env = ResizeImage(env, size)
+    continuous = [k for k, v in env.act_space.items() if v.dtype.kind == 'f']
+    for key in continuous:
+        env = NormalizeAction(env, key)
+    env = CheckSpaces(UnifyDtypes(env))
+    for key in continuous:
+        # Directions without finite bounds are left alone by both.
+        space = env.act_space[key]
+        env = ClipAction(env, key, space.low, space.high)
+    return env
+
+
+def _make_toy(name: str, seed: int | None, size: int = 64, board: int = 8) -> Env:
+    if name == 'catch':
+        from .catch import Catch
+
+        return wrap(Catch(size, board, seed))
+    from .reach import Reach
+
+    return wrap(Reach(seed))
+
+
+def _make_dummy(name: str, seed: int | None, size: int = 64, length: int = 100) -> Env:
+    from .dummy import Dummy
+
+    return wrap(Dummy(name, size, length))
+
+
+def _make_gym(
+    name: str, seed: int | None, size: int = 64, repeat: int = 1, length: int = 0
+) -> Env:
+    from .from_gym import FromGym
+
+    return wrap(FromGym(name, seed=seed), repeat, length, size)
+
+
+class _Entry(NamedTuple):
+    make: Callable[..., Env]
+    names: tuple[str, ...]
+    module: str  # shows whether the extra is installed
+    extra: str = ''
+
+    def has(self, name: str) -> bool:
+        return name in self.names or self.names[0].startswith('<')
+
+
+_SUITES = {
+    'toy': _Entry(_make_toy, ('catch', 'reach'), 'numpy'),
+    'dummy': _Entry(_make_dummy, ('disc', 'cont', 'mixed'), 'numpy'),
+    'gym': _Entry(_make_gym, ('<id of any Gymnasium environment>',), 'gymnasium'),
+}
+
+
+def _unknown_task(task: str) -> ConfigError:
+    known = [f'{s}_{name}' for s, entry in _SUITES.items() for name in entry.names]
+    close = difflib.get_close_matches(task, known, n=3)
+    hint = f' Closest matches: {", ".join(close)}.' if close else ''
+    return ConfigError(f'There is no task {task!r}.{hint} Tasks: {", ".join(known)}.')
