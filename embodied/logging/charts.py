@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 __all__ = ['chart', 'duration', 'resample', 'sparkline']
 
@@ -20,28 +21,30 @@ def sparkline(values: Sequence[float], width: int, blocks: str = BLOCKS) -> str:
     return ''.join(blocks[round((point - low) * scale)] for point in points)
 
 
-def chart(
-    values: Sequence[float], width: int, height: int, low: float, high: float
-) -> list[str]:
+def chart(values: ArrayLike, height: int, low: float, high: float) -> list[str]:
     """The values as `height` lines of filled columns between `low` and `high`."""
-    points = resample(values, width)
-    eighths = (points - low) / (high - low) * height * 8
+    eighths = (np.asarray(values, np.float64) - low) / (high - low) * height * 8
     eighths = np.clip(np.round(eighths), 0, height * 8).astype(int)
     filled = ' ' + BLOCKS
     lines = []
     for row in reversed(range(height)):
         levels = np.clip(eighths - 8 * row, 0, 8)
-        lines.append(''.join(filled[level] for level in levels).ljust(width))
+        lines.append(''.join(filled[level] for level in levels))
     return lines
 
 
-def resample(values: Sequence[float], width: int) -> np.ndarray:
-    """At most `width` means of neighbors; values that are not finite are left out."""
+def resample(values: Sequence[float], count: int, stretch: bool = False) -> np.ndarray:
+    """At most `count` means of neighbors; values that are not finite are left out.
+
+    With `stretch`, fewer values are repeated to make exactly `count` of them.
+    """
     points = np.asarray(values, np.float64)
     points = points[np.isfinite(points)]
-    if len(points) <= width:
-        return points
-    return np.array([part.mean() for part in np.array_split(points, width)])
+    if len(points) > count:
+        return np.array([part.mean() for part in np.array_split(points, count)])
+    if stretch and len(points):
+        return points[np.arange(count) * len(points) // count]
+    return points
 
 
 def duration(seconds: float) -> str:

@@ -4,7 +4,7 @@ import atexit
 import collections
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -29,6 +29,8 @@ RATE_WINDOW = 12  # writes over which the speed behind `time left` is taken
 FAR = 100 * 86_400.0  # seconds; a time left beyond this says nothing
 SPARK_WIDTH = 32
 WIDTH = 78
+CURVE_WIDTH = 54
+CURVE_HEIGHT = 8
 
 
 class Progress:
@@ -101,9 +103,12 @@ class TerminalOutput:
         title: str = '',
         steps: float = math.inf,
         duration: float = 0.0,
+        levels: Mapping[str, float] | None = None,
         console: Console | None = None,
     ):
+        """`levels` are scores by name; the live view draws the curve between them."""
         self._title = title
+        self._levels = levels
         self._progress = Progress(steps, duration)
         # Rich leaves colors away by itself when NO_COLOR is set.
         self._console = console or Console(highlight=False)
@@ -148,22 +153,44 @@ class TerminalOutput:
         progress = self._progress
         rows: list[RenderableType] = []
         known = dict(progress.figures())
+        utf8 = self._console.encoding.startswith('utf')
+        if self._levels and utf8:
+            rows.append(_curve(progress, self._levels))
         if progress.duration or progress.steps < ENDLESS:
             rows.append(_bar(progress, known.pop('left', '')))
         if not progress.step:
             rows.append(Text('Starting: the first updates wait for compilation.'))
-        utf8 = self._console.encoding.startswith('utf')
-        blocks = charts.BLOCKS if utf8 else charts.ASCII_BLOCKS
-        spark = charts.sparkline(progress.scores, SPARK_WIDTH, blocks)
         score = known.pop('score', None)
         if score is not None:
-            rows.append(
-                Text.assemble(
-                    ('score ', 'dim'), (score, 'bold green'), '  ', (spark, 'green')
-                )
-            )
+            blocks = charts.BLOCKS if utf8 else charts.ASCII_BLOCKS
+            spark = charts.sparkline(progress.scores, SPARK_WIDTH, blocks)
+            rows.append(_score(score, '' if self._levels else spark))
         rows.append(_pairs(known))
         return rows
+
+
+def _curve(progress: Progress, levels: Mapping[str, float]) -> Text:
+    """The scores so far over the time of the whole run, with the levels' names."""
+    low = min([*levels.values(), *progress.scores])
+    high = max([*levels.values(), *progress.scores])
+    columns = max(1, round(CURVE_WIDTH * progress.fraction))
+    values = charts.resample(progress.scores, columns, stretch=True)
+    lines = charts.chart(values, CURVE_HEIGHT, low, high)
+    labels = dict.fromkeys(range(CURVE_HEIGHT), '')
+    for name, level in levels.items():
+        above = int((level - low) / (high - low) * CURVE_HEIGHT)
+        labels[CURVE_HEIGHT - 1 - min(above, CURVE_HEIGHT - 1)] = f'{level:g} {name}'
+    text = Text()
+    for row, line in enumerate(lines):
+        text.append(line.ljust(CURVE_WIDTH), 'green')
+        text.append(f' {labels[row]}\n', 'dim')
+    return text
+
+
+def _score(score: str, spark: str) -> Text:
+    return Text.assemble(
+        ('score ', 'dim'), (score, 'bold green'), '  ', (spark, 'green')
+    )
 
 
 def _bar(progress: Progress, left: str) -> RenderableType:

@@ -19,8 +19,15 @@ def test_sparkline_spans_lowest_to_highest(values, width, expected):
 
 
 def test_chart_fills_columns_in_proportion():
-    lines = charts.chart([0, 1, 2, 3, 4, 9, -9], 8, 2, low=0, high=4)
-    assert lines == ['   ▄██  ', ' ▄████  ']
+    lines = charts.chart([0, 1, 2, 3, 4, 9, -9], height=2, low=0, high=4)
+    assert lines == ['   ▄██ ', ' ▄████ ']
+
+
+def test_resampling_averages_many_values_and_repeats_few():
+    assert charts.resample([1, 3, 5, 7], 2).tolist() == [2, 6]
+    assert charts.resample([1, 3], 4).tolist() == [1, 3]
+    assert charts.resample([1, 3], 4, stretch=True).tolist() == [1, 1, 3, 3]
+    assert charts.resample([], 4, stretch=True).tolist() == []
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,134 @@
+"""Factories: build agent, replay, environments, streams and logger from a config.
+
+They are bound with `functools.partial` and unpickled in other processes, so this
+module imports nothing that loads JAX; only `make_agent` does, when it is called.
+"""
+
+import importlib
+from typing import Any
+
+import elements
+import numpy as np
+
+import embodied
+from embodied import envs
+from embodied.core import base
+from embodied.core.errors import ConfigError
+
+__all__ = [
+    'make_agent',
+    'make_env',
+    'make_logger',
+    'make_replay',
+    'make_stream',
+]
+
+EVAL_SHARE = 10  # the eval replay holds a tenth
+
+# Streams of seeds, so that no two parts of a run draw the same numbers.
+TRAIN_ENV, EVAL_ENV, TRAIN_REPLAY, EVAL_REPLAY = range(4)
+
+
+def make_agent(config: elements.Config) -> base.Agent:
+    """The DreamerV3 agent for the spaces of the task."""
+    env = make_env(config, 0)
+    obs_space = {k: v for k, v in env.obs_space.items() if not k.startswith('log/')}
+    act_space = {k: v for k, v in env.act_space.items() if k != 'reset'}
+    env.close()
+    agent = importlib.import_module('dreamerv3.agent').Agent
+    return agent(obs_space, act_space, config)
+
+
+def make_env(config: elements.Config, index: int, mode: base.Mode = 'train') -> Any:
+    """Environment number `index`, with a seed that no other environment has."""
+    suite = config.task.partition('_')[0]
+    settings = config.env.get(suite, {})
+    stream = TRAIN_ENV if mode == 'train' else EVAL_ENV
+    seed = _seed(config.seed, stream, index)
+    return envs.make(config.task, seed=seed, **settings)
+
+
+def make_replay(
+    config: elements.Config, folder: str, mode: base.Mode = 'train'
+) -> base.Replay:
+    """Replay of the sequences that `make_stream` asks for in this mode.
+
+    `folder` is its name within the run; until it is kept on disk, nothing is there.
+    """
+    is_train = mode == 'train'
+    seed = _seed(config.seed, TRAIN_REPLAY if is_train else EVAL_REPLAY)
+    return embodied.replay.Replay(
+        length=_sequence_length(config, mode),
+        capacity=int(config.replay.size) // (1 if is_train else EVAL_SHARE),
+        online=config.replay.online,
+        chunksize=config.replay.chunksize,
+        selector=_make_selector(config.replay, seed),
+        seed=seed,
+    )
+
+
+def make_stream(
+    config: elements.Config, replay: base.Replay, mode: base.Mode = 'train'
+) -> base.Stream:
+    """Batches of the replay for training, reports or evaluation."""
+    length, consec = _chunks(config, mode)
+    needed = _sequence_length(config, mode)
+    if replay.length < needed:
+        raise ConfigError(
+            f'Sequences for {mode} have {needed} steps (consec * length + '
+            f'replay_context) but the replay keeps {replay.length}, for training. '
+            'Lower report_length or consec_report, or raise batch_length.'
+        )
+    source = embodied.streams.Stateless(replay.sample, config.batch_size, mode)
+    return embodied.streams.Consec(
+        source,
+        length=length,
+        consec=consec,
+        prefix=config.replay_context,
+        strict=mode == 'train',
+        contiguous=True,
+    )
+
+
+def make_logger(config: elements.Config) -> embodied.Logger:
+    """Logger with the outputs of `logger.outputs`, at environment step 0."""
+    makers = {'terminal': _terminal, 'jsonl': _jsonl, 'video': _video}
+    outputs = [makers[name](config) for name in config.logger.outputs]
+    return embodied.logging.Logger(elements.Counter(), outputs)
+
+
+def _terminal(config: elements.Config) -> Any:
+    from embodied.logging.terminal import TerminalOutput
+
+    title = f'{config.task}  {config.logdir}'
+    return TerminalOutput(title, config.run.steps, config.run.duration)
+
+
+def _jsonl(config: elements.Config) -> Any:
+    return embodied.logging.JsonlOutput(config.logdir)
+
+
+def _video(config: elements.Config) -> Any:
+    from embodied.logging.video import VideoOutput
+
+    return VideoOutput(config.logdir, config.logger.fps)
+
+
+def _make_selector(options: elements.Config, seed: int) -> Any:
+    raise NotImplementedError
+
+
+def _sequence_length(config: elements.Config, mode: base.Mode) -> int:
+    length, consec = _chunks(config, mode)
+    return consec * length + config.replay_context
+
+
+def _chunks(config: elements.Config, mode: base.Mode) -> tuple[int, int]:
+    """Steps per batch and consecutive batches per sampled sequence."""
+    if mode == 'train':
+        return config.batch_length, config.consec_train
+    return config.report_length, config.consec_report
+
+
+def _seed(*path: int) -> int:
+    return int(np.random.SeedSequence(path).generate_state(1)[0])

@@ -1,0 +1,179 @@
+"""The `dreamer` command: chooses what to do, reports users' mistakes in one line."""
+
+import difflib
+import functools
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+import elements
+
+import embodied
+from embodied.core.errors import ConfigError, DreamerError
+
+from . import config as config_lib
+from . import factories
+from .folder import RunFolder, expand
+
+__all__ = ['launch', 'loop_args', 'main', 'run']
+
+HELP = """\
+usage: dreamer COMMAND [--configs PRESET ...] [--OPTION VALUE ...]
+
+  train        train an agent; the same command continues the run in its --logdir
+  train_eval   train, and play evaluation episodes in between
+  eval_only    play with a trained agent: --run.from_checkpoint FOLDER
+  tasks        list the tasks and what they need
+  config       print the options that a command line stands for
+  replay       look at the stored experience of a run
+  demo         watch an agent learn a small game on this machine, in minutes
+
+  dreamer train --configs tiny --task toy_catch --logdir ~/logdir/catch
+  dreamer train --configs size12m --task gym_CartPole-v1 --run.envs 8
+  dreamer config --configs crafter size12m
+
+Presets are applied from left to right, then the options. An option's name may be a
+pattern: --.*\\.units 64. All of them, with comments: dreamerv3/configs.yaml.
+"""
+
+# Options outside of `run` that the loops read as well.
+SHARED = (
+    'logdir',
+    'batch_size',
+    'batch_length',
+    'report_length',
+    'consec_train',
+    'consec_report',
+    'replay_context',
+)
+
+USER_ERROR = 2  # exit code
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command line and returns its exit code."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _command(argv)
+    except DreamerError as error:
+        print(f'dreamer: {error}', file=sys.stderr)
+        return USER_ERROR
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def run(config: elements.Config) -> None:
+    """Starts or continues the run in `config.logdir` and returns when it has ended."""
+    config = config.update(logdir=expand(config.logdir, config.task))
+    with RunFolder(config):
+        launch(config)
+
+
+def launch(
+    config: elements.Config, make_logger: Callable[[], embodied.Logger] | None = None
+) -> None:
+    """Calls the loop that `config.script` names with factories for this config."""
+    bind = functools.partial
+    make_agent = bind(factories.make_agent, config)
+    make_replay = bind(factories.make_replay, config, 'replay')
+    make_eval_replay = bind(factories.make_replay, config, 'eval_replay', mode='eval')
+    make_env = bind(factories.make_env, config)
+    make_eval_env = bind(factories.make_env, config, mode='eval')
+    make_stream = bind(factories.make_stream, config)
+    make_logger = make_logger or bind(factories.make_logger, config)
+    args = loop_args(config)
+    if config.script == 'train':
+        embodied.run.train(
+            make_agent, make_replay, make_env, make_stream, make_logger, args
+        )
+    elif config.script == 'train_eval':
+        embodied.run.train_eval(
+            make_agent,
+            make_replay,
+            make_eval_replay,
+            make_env,
+            make_eval_env,
+            make_stream,
+            make_logger,
+            args,
+        )
+    else:
+        assert config.script == 'eval_only', config.script
+        embodied.run.eval_only(make_agent, make_eval_env, make_logger, args)
+
+
+def loop_args(config: elements.Config) -> elements.Config:
+    """The `args` of the loops: the group `run` and what it shares with the agent."""
+    return elements.Config(config.run, **{name: config[name] for name in SHARED})
+
+
+def _command(argv: list[str]) -> int:
+    if not argv or argv[0] in ('help', '--help', '-h') or '--help' in argv:
+        print(HELP, end='')
+        return 0
+    if argv[0].startswith('--'):
+        return _run_script(argv)
+    name, *rest = argv
+    commands: dict[str, Callable[[list[str]], int]] = {
+        'config': _print_config,
+        'demo': _run_demo,
+        'replay': _run_replay_tools,
+        'tasks': _print_tasks,
+    }
+    for script in config_lib.CHOICES['script']:
+        commands[script] = functools.partial(_run_script, script=script)
+    if name not in commands:
+        close = difflib.get_close_matches(name, commands)
+        hint = f' Did you mean {", ".join(close)}?' if close else ''
+        raise ConfigError(
+            f"Unknown command '{name}'.{hint} There are: {', '.join(sorted(commands))}."
+        )
+    return commands[name](rest)
+
+
+def _run_script(flags: list[str], script: str | None = None) -> int:
+    config = _resolve([*flags, f'--script={script}'] if script else flags)
+    try:
+        run(config)
+    except DreamerError:
+        if config.run.debug:
+            traceback.print_exc()
+        raise
+    return 0
+
+
+def _print_config(flags: list[str]) -> int:
+    print(config_lib.dump(_resolve(flags)), end='')
+    return 0
+
+
+def _resolve(flags: list[str]) -> elements.Config:
+    config, warnings = config_lib.resolve(flags)
+    for warning in warnings:
+        print(f'dreamer: warning: {warning}', file=sys.stderr)
+    return config
+
+
+def _run_demo(flags: list[str]) -> int:
+    from . import demo
+
+    return demo.main(flags)
+
+
+def _run_replay_tools(argv: list[str]) -> int:
+    import embodied.replay.tools
+
+    return embodied.replay.tools.main(argv)
+
+
+def _print_tasks(argv: list[str]) -> int:
+    for suite in embodied.envs.tasks():
+        if suite.installed:
+            state = ''
+        else:
+            state = f"  (needs: pip install 'dreamer-parallel[{suite.extra}]')"
+        print(f'{suite.suite}{state}')
+        for name in suite.names:
+            print(f'  {suite.suite}_{name}')
+    return 0
