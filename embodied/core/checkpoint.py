@@ -26,7 +26,7 @@ from typing import Any, BinaryIO, Protocol
 
 from .errors import CheckpointError
 
-__all__ = ['Checkpoint', 'Saveable', 'load_part']
+__all__ = ['RUN_SUBFOLDER', 'Checkpoint', 'Saveable', 'load_part', 'load_step']
 
 FORMAT = 1  # raised when code of before could not read what this code writes
 PROTOCOL = 5  # of pickle: the first that writes arrays without a detour
@@ -180,6 +180,11 @@ def load_part(path: str | os.PathLike, name: str) -> Any:
     folder = _find(Path(path).expanduser())
     _check_part(folder, _manifest(folder), name)
     return _unpickle(folder / f'{name}.pkl')
+
+
+def load_step(path: str | os.PathLike) -> int:
+    """The step at which the checkpoint that `load_part` finds was made."""
+    return _manifest(_find(Path(path).expanduser()))['step']
 
 
 def _find(path: Path) -> Path:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..core.checkpoint import RUN_SUBFOLDER
 from ..core.errors import ConfigError
 
 __all__ = ['Settings']
@@ -62,6 +63,10 @@ class Settings:
         settings = cls(**given)
         settings._check()
         return settings
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.logdir / RUN_SUBFOLDER
 
     @property
     def batch_steps(self) -> int:

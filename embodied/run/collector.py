@@ -1,0 +1,48 @@
+"""Collector: plays the training environments into the replay."""
+
+import functools
+from typing import Any
+
+from ..core import base
+from ..core.driver import Driver
+from .episodes import Episodes
+from .progress import Progress
+from .store import Store
+
+__all__ = ['Collector']
+
+
+class Collector:
+    """Acts in all environments at once, one step after the other."""
+
+    def __init__(
+        self,
+        agent: base.Agent,
+        driver: Driver,
+        store: Store,
+        episodes: Episodes,
+        progress: Progress,
+    ):
+        self._driver = driver
+        self._store = store
+        self._episodes = episodes
+        self._progress = progress
+        self._policy = functools.partial(agent.policy, mode='train')
+        driver.on_batch(self._take)
+        driver.reset(agent.init_policy)
+
+    def step(self) -> None:
+        self._driver(self._policy, steps=1)
+
+    def save(self) -> dict[str, Any]:
+        return {'driver': self._driver.save(), 'episodes': self._episodes.save()}
+
+    def load(self, data: dict[str, Any]) -> None:
+        self._driver.load(data['driver'])
+        self._episodes.load(data['episodes'])
+
+    def _take(self, trans: base.Batch, workers: base.Array) -> None:
+        self._store.add(trans, workers)
+        self._progress.played(len(workers))
+        for worker, result in self._episodes.follow(trans, workers):
+            self._episodes.record(worker, result)

@@ -1,0 +1,68 @@
+"""Meters: averages of metrics, speeds and memory between two lines of the log."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import psutil
+
+from ..core.base import Metrics
+
+__all__ = ['Averages', 'Speed', 'usage']
+
+GIGABYTE = 1 << 30
+
+
+class Averages:
+    """Averages scalars by name; of images, videos and texts the last is kept."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = {}
+        self._counts: dict[str, int] = {}
+        self._others: dict[str, Any] = {}
+
+    def add(self, metrics: Mapping[str, Any]) -> None:
+        for name, value in metrics.items():
+            if isinstance(value, str) or np.ndim(value):
+                self._others[name] = value
+            else:
+                self._sums[name] = self._sums.get(name, 0.0) + float(value)
+                self._counts[name] = self._counts.get(name, 0) + 1
+
+    def result(self) -> Metrics:
+        """The averages since the last call, which start anew."""
+        means = {name: self._sums[name] / n for name, n in self._counts.items()}
+        result = {**self._others, **means}
+        self._sums, self._counts, self._others = {}, {}, {}
+        return result
+
+
+class Speed:
+    """Events per second between two calls."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._time = time.perf_counter()
+
+    def __call__(self, count: int) -> float:
+        """`count` is the number of events so far."""
+        now = time.perf_counter()
+        events, seconds = count - self._count, now - self._time
+        self._count, self._time = count, now
+        return events / seconds if seconds else 0.0
+
+
+def usage() -> Metrics:
+    """Memory of this process, with that of its children apart: the environments."""
+    process = psutil.Process()
+    children = 0
+    for child in process.children(recursive=True):
+        try:
+            children += child.memory_info().rss
+        except psutil.NoSuchProcess:
+            continue  # ended since it was listed
+    return {
+        'memory_gb': process.memory_info().rss / GIGABYTE,
+        'children_memory_gb': children / GIGABYTE,
+    }
