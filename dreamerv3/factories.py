@@ -14,6 +14,7 @@ import embodied
 from embodied import envs
 from embodied.core import base
 from embodied.core.errors import ConfigError
+from embodied.replay import selectors
 
 __all__ = [
     'make_agent',
@@ -26,7 +27,7 @@ __all__ = [
 EVAL_SHARE = 10  # the eval replay holds a tenth
 
 # Streams of seeds, so that no two parts of a run draw the same numbers.
-TRAIN_ENV, EVAL_ENV, TRAIN_REPLAY, EVAL_REPLAY = range(4)
+TRAIN_ENV, EVAL_ENV, TRAIN_REPLAY, EVAL_REPLAY, POLICY = range(5)
 
 
 def make_agent(config: elements.Config) -> base.Agent:
@@ -35,6 +36,8 @@ def make_agent(config: elements.Config) -> base.Agent:
     obs_space = {k: v for k, v in env.obs_space.items() if not k.startswith('log/')}
     act_space = {k: v for k, v in env.act_space.items() if k != 'reset'}
     env.close()
+    if config.random_agent:
+        return embodied.RandomAgent(obs_space, act_space, _seed(config.seed, POLICY))
     agent = importlib.import_module('dreamerv3.agent').Agent
     return agent(obs_space, act_space, config)
 
@@ -56,14 +59,15 @@ def make_replay(
     `folder` is its name within the run; until it is kept on disk, nothing is there.
     """
     is_train = mode == 'train'
-    seed = _seed(config.seed, TRAIN_REPLAY if is_train else EVAL_REPLAY)
+    capacity = int(config.replay.size) // (1 if is_train else EVAL_SHARE)
     return embodied.replay.Replay(
         length=_sequence_length(config, mode),
-        capacity=int(config.replay.size) // (1 if is_train else EVAL_SHARE),
-        online=config.replay.online,
+        capacity=capacity,
         chunksize=config.replay.chunksize,
-        selector=_make_selector(config.replay, seed),
-        seed=seed,
+        online=config.replay.online,
+        selector=_make_selector(config.replay, capacity),
+        seed=_seed(config.seed, TRAIN_REPLAY if is_train else EVAL_REPLAY),
+        context=config.replay_context,
     )
 
 
@@ -114,8 +118,16 @@ def _video(config: elements.Config) -> Any:
     return VideoOutput(config.logdir, config.logger.fps)
 
 
-def _make_selector(options: elements.Config, seed: int) -> Any:
-    raise NotImplementedError
+def _make_selector(options: elements.Config, capacity: int) -> selectors.Selector:
+    """Mixture of the ways to draw sequences that have a share."""
+    ages = np.arange(1, capacity + 1, dtype=np.float64)
+    parts = {
+        'uniform': selectors.Uniform,
+        'priority': lambda: selectors.Prioritized(**options.prio),
+        'recency': lambda: selectors.Recency(ages**-options.recexp),
+    }
+    shares = {name: share for name, share in options.fracs.items() if share}
+    return selectors.Mixture({name: parts[name]() for name in shares}, shares)
 
 
 def _sequence_length(config: elements.Config, mode: base.Mode) -> int:

@@ -72,19 +72,23 @@ class RunFolder:
     def _start(self) -> None:
         """Records the start; a folder that holds a run already is continued."""
         path = self.path / 'config.yaml'
-        resumed = path.exists()
-        changes = check_resume(_load(path), self._config) if resumed else []
+        old = _load(path) if path.exists() else None
+        new, visiting = self._config, False
+        if old and new.script == 'eval_only':
+            new, visiting = new.update(script=old.script), True
+        changes = check_resume(old, new) if old else []
         self._event(
-            'resume' if resumed else 'start',
+            'resume' if old else 'start',
             script=self._config.script,
             pid=os.getpid(),
             host=platform.node(),
         )
         if changes:
             self._event('changed', options=_listed(changes))
-        temporary = path.with_name('.config.yaml')
-        temporary.write_text(config_lib.dump(self._config))
-        temporary.replace(path)
+        if not visiting:  # the folder still belongs to the run that is evaluated
+            temporary = path.with_name('.config.yaml')
+            temporary.write_text(config_lib.dump(self._config))
+            temporary.replace(path)
 
     def _event(self, event: str, **details: Any) -> None:
         events = EventFile(self.path)
