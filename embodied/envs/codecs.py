@@ -20,7 +20,6 @@ __all__ = [
     'Direct',
     'TupleCodec',
     'integers',
-    'refuse_shared',
 ]
 
 MAX_CLASSES = 65536  # Agents one-hot encode integers; more do not fit in memory.
@@ -149,16 +148,6 @@ def integers(key: str, low: Any, high: Any, native: Any) -> Codec:
         for i, count in enumerate(counts)
     ]
     return ArrayCodec(parts, low.shape, native)
-
-
-def refuse_shared(obs: Spaces, act: Spaces) -> None:
-    """Raises when observations and actions, which are stored side by side, clash."""
-    shared = sorted(obs.keys() & act.keys())
-    if shared:
-        raise SpaceError(
-            f'Observations and actions share the keys {shared}. Choose other names by '
-            f'obs_key or act_key.'
-        )
 
 
 def _merge(codecs: Any) -> Spaces:

@@ -7,9 +7,9 @@ import numpy as np
 
 from ..core.base import Env, Spaces
 from ..core.errors import ConfigError, SpaceError
-from .codecs import Codec, DictCodec, Direct, TupleCodec, integers, refuse_shared
+from .codecs import Codec, DictCodec, Direct, TupleCodec, integers
 from .extras import require
-from .spaces import IMAGE_RANK, act_spaces, make_obs, obs_spaces
+from .spaces import IMAGE_RANK, act_spaces, make_obs, obs_spaces, refuse_shared
 
 __all__ = ['FromDM']
 

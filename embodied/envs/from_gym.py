@@ -10,8 +10,8 @@ from gymnasium import spaces as gym_spaces
 
 from ..core.base import Env, Spaces
 from ..core.errors import ConfigError, MissingExtraError, SpaceError
-from .codecs import Codec, DictCodec, Direct, TupleCodec, integers, refuse_shared
-from .spaces import IMAGE_RANK, act_spaces, make_obs, obs_spaces
+from .codecs import Codec, DictCodec, Direct, TupleCodec, integers
+from .spaces import IMAGE_RANK, act_spaces, make_obs, obs_spaces, refuse_shared
 
 __all__ = ['FromGym']
 
@@ -107,7 +107,7 @@ def _create_by_id(name: str, kwargs: dict[str, Any]) -> gymnasium.Env:
         close = difflib.get_close_matches(name, gymnasium.registry, n=3)
         hint = f' Closest ids: {", ".join(close)}.' if close else ''
         raise ConfigError(
-            f'Gymnasium cannot make {name!r}: {str(error).rstrip(".")}.{hint}'
+            f'Gymnasium cannot make {name!r}.{hint} It says: {error}'
         ) from error
 
 

@@ -20,6 +20,8 @@ __all__ = [
     'is_image',
     'make_obs',
     'obs_spaces',
+    'refuse_shared',
+    'same',
     'unify',
 ]
 
@@ -89,6 +91,26 @@ def unify(space: elements.Space) -> elements.Space:
         high = np.clip(space.high, info.min, info.max)
         return elements.Space(np.int32, space.shape, low, high)
     return space
+
+
+def same(a: elements.Space, b: elements.Space) -> bool:
+    """Whether two spaces hold the same values."""
+    return (
+        a.dtype == b.dtype
+        and a.shape == b.shape
+        and np.array_equal(a.low, b.low)
+        and np.array_equal(a.high, b.high)
+    )
+
+
+def refuse_shared(obs: Spaces, act: Spaces) -> None:
+    """Raises when observations and actions, stored side by side, share names."""
+    shared = sorted(obs.keys() & act.keys())
+    if shared:
+        raise SpaceError(
+            f'Observations and actions share the keys {shared}, but are stored side '
+            f'by side. Rename one of each (adapters take obs_key and act_key).'
+        )
 
 
 def describe(space: elements.Space) -> str:

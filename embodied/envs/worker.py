@@ -1,0 +1,71 @@
+"""Worker process of one environment: `python -m embodied.envs.worker FD`.
+
+The parent starts it with one end of a pipe and sends a Setup, then requests; each
+request gets one reply. When the parent hangs up, the environment is closed.
+"""
+
+import ctypes
+import os
+import pickle
+import signal
+import sys
+from multiprocessing.connection import Connection
+
+import cloudpickle
+
+from .host import EnvHost, Failure, Setup
+
+__all__ = ['main']
+
+PR_SET_PDEATHSIG = 1  # option of prctl: the signal to get when the parent dies
+
+
+def main() -> None:
+    # Only the parent reacts to Ctrl-C: it stops acting, saves and closes the workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    fd = int(sys.argv[1])
+    os.set_inheritable(fd, False)
+    with Connection(fd) as pipe:
+        try:
+            setup = pipe.recv()
+        except EOFError:
+            return
+        _become(setup)
+        host = EnvHost(lambda: cloudpickle.loads(setup.factory)())
+        while _serve(pipe, host):
+            pass
+        host.close()
+
+
+def _become(setup: Setup) -> None:
+    if setup.die_with_parent and sys.platform == 'linux':
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != setup.parent:  # It died before it could be watched.
+            sys.exit(1)
+    sys.path[:] = setup.path
+    # The parent set this one for us to find the package; programs that the
+    # environment starts should see the user's.
+    os.environ.pop('PYTHONPATH', None)
+    if setup.pythonpath is not None:
+        os.environ['PYTHONPATH'] = setup.pythonpath
+
+
+def _serve(pipe: Connection, host: EnvHost) -> bool:
+    """Answers one request; False if there is nobody to answer to."""
+    try:
+        request, args = pipe.recv()
+    except (EOFError, ConnectionResetError):
+        return False
+    try:
+        reply = pickle.dumps(host.answer(request, *args), pickle.HIGHEST_PROTOCOL)
+    except BaseException as error:  # noqa: BLE001 (the parent raises it)
+        reply = pickle.dumps(Failure.of(request, error))
+    try:
+        pipe.send_bytes(reply)
+    except (BrokenPipeError, ConnectionResetError):
+        return False
+    return True
+
+
+if __name__ == '__main__':
+    main()
