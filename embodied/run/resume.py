@@ -10,9 +10,10 @@ from ..core.errors import ConfigError
 __all__ = ['Change', 'check_resume']
 
 # Full names of options that change how long, how fast, where or how visibly a run
-# goes on, but not what its saved parameters, optimizer and replay mean.
+# goes on, but not what its saved parameters, optimizer and replay mean. Whether the
+# saved parts are enough for another script, their checkpoint knows.
 CHANGEABLE = re.compile(
-    r'logdir|run\..*|logger\..*|jax\.(platform|cache)'
+    r'script|logdir|run\..*|logger\..*|jax\.(platform|cache)'
     r'|agent\.(eval_greedy|report_videos)'
 )
 

@@ -3,9 +3,12 @@
 None of them inherits from embodied: foreign classes have to work.
 """
 
+from pathlib import Path
+
 import elements
 import numpy as np
 
+FOLDER = Path(__file__).parent
 SIZE = 3  # entries of the observed vector
 ARGS = {
     'steps': 200,
@@ -187,8 +190,9 @@ class PlainReplay:
 
     def sample(self, batch, mode='train'):
         sequences = []
+        served = [k for k, v in sorted(self.streams.items()) if len(v) >= self.length]
         for _ in range(batch):
-            worker = self.rngs[mode].choice(sorted(self.streams))
+            worker = self.rngs[mode].choice(served)
             stream = self.streams[worker]
             start = self.rngs[mode].integers(0, len(stream) - self.length + 1)
             sequences.append(stream[start : start + self.length])
@@ -236,3 +240,16 @@ def make_logger(entries=None):
     """A logger of the elements package that keeps what is written in a list."""
     entries = entries if entries is not None else []
     return elements.Logger(elements.Counter(), [entries.extend])
+
+
+class Once:
+    """Calls `action` at the given call and never again."""
+
+    def __init__(self, at, action):
+        self.left = at
+        self.action = action
+
+    def __call__(self):
+        self.left -= 1
+        if self.left == 0:
+            self.action()

@@ -7,6 +7,7 @@ from embodied.core.errors import ConfigError
 from embodied.run.resume import Change, check_resume
 
 CONFIG = elements.Config(
+    script='train',
     task='toy_catch',
     logdir='/a',
     seed=0,
@@ -25,6 +26,7 @@ def test_the_same_options_are_no_change():
 @pytest.mark.parametrize(
     ('name', 'old', 'new'),
     [
+        ('script', 'train', 'eval_only'),
         ('run.steps', 1000, 2000),
         ('run.envs', 4, 8),
         ('run.train_ratio', 32.0, 64.0),

@@ -1,0 +1,39 @@
+"""Averages, speeds and memory."""
+
+import time
+
+import numpy as np
+
+from embodied.run.meters import Averages, Speed, usage
+
+
+def test_scalars_are_averaged_by_name_and_start_anew():
+    averages = Averages()
+    averages.add({'loss': 1.0, 'rare': np.float32(5)})
+    averages.add({'loss': np.array(3.0)})
+    assert averages.result() == {'loss': 2.0, 'rare': 5.0}
+    assert averages.result() == {}
+
+
+def test_of_pictures_and_texts_the_last_is_kept():
+    averages = Averages()
+    for value in (1, 2):
+        averages.add({'image': np.full((2, 2, 3), value), 'text': str(value)})
+    result = averages.result()
+    assert result['text'] == '2'
+    np.testing.assert_array_equal(result['image'], np.full((2, 2, 3), 2))
+
+
+def test_speed_is_events_per_second_since_the_last_call(monkeypatch):
+    now = [10.0]
+    monkeypatch.setattr(time, 'perf_counter', lambda: now[0])
+    speed = Speed()
+    now[0] = 12.0
+    assert speed(100) == 50.0
+    now[0] = 12.5
+    assert speed(110) == 20.0
+    assert speed(110) == 0.0
+
+
+def test_usage_reports_the_memory_of_this_process():
+    assert 0.01 < usage()['memory_gb'] < 100
