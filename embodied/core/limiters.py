@@ -1,0 +1,187 @@
+"""Limiters decide who may go on: those who insert into replay or those who sample.
+
+MinSize      sampling waits for a number of inserts
+RateLimiter  both sides wait for each other to keep a ratio
+"""
+
+import fractions
+import math
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from .errors import ConfigError
+
+__all__ = ['MinSize', 'RateLimiter']
+
+UNLIMITED = -1
+# Ratios such as 0.1 become the fraction that was meant, not its binary neighbor.
+MAX_DENOMINATOR = 10**6
+
+
+class RateLimiter:
+    """Keeps `samples` near `(inserts - minimum) * ratio`, in both directions.
+
+    inserts: rows committed to replay; samples: sequences trained on; ratio: samples
+    per insert. With the balance `(inserts - minimum) * ratio - samples`,
+
+        an insert is admitted while inserts < minimum, if it leaves the balance
+        <= tolerance, or if the balance is <= 0 before it;
+        a sample is admitted once inserts >= minimum, if it leaves the balance
+        >= -tolerance, or if the balance is >= 0 before it.
+
+    So at every balance one side may go, whatever the sizes of requests, and the
+    distance to the ratio never exceeds the larger of the tolerance and one request.
+    All arithmetic is exact. Ratio -1 lifts the ratio, the minimum stays.
+    """
+
+    def __init__(self, ratio: float, minimum: int = 1, tolerance: float = 0.0):
+        _check(ratio, minimum, tolerance)
+        self._ratio = (
+            None
+            if ratio == UNLIMITED
+            else fractions.Fraction(ratio).limit_denominator(MAX_DENOMINATOR)
+        )
+        self._minimum = int(minimum)
+        self._tolerance = tolerance
+        self._inserts = 0
+        self._samples = 0
+        self._stopped = False
+        self._change = threading.Condition()
+
+    @classmethod
+    def for_training(
+        cls,
+        train_ratio: float,
+        batch_size: int,
+        batch_length: int,
+        sequence_length: int,
+        streams: int = 1,
+    ) -> 'RateLimiter':
+        """Limiter of a run with `streams` environments, as in algorithm.md.
+
+        The train ratio counts steps, samples count sequences of `batch_length` trained
+        steps. With many streams the minimum is raised until one of them must hold a
+        whole sequence: sampling could else wait for inserts that wait for sampling.
+        """
+        filled = streams * (sequence_length - 1) + 1
+        return cls(
+            ratio=train_ratio if train_ratio < 0 else train_ratio / batch_length,
+            minimum=max(batch_size * sequence_length, filled),
+            tolerance=4 * batch_size,
+        )
+
+    @property
+    def inserts(self) -> int:
+        return self._inserts
+
+    @property
+    def samples(self) -> int:
+        return self._samples
+
+    def balance(self) -> float:
+        """Sequences that sampling is behind (positive) or ahead (negative)."""
+        with self._change:
+            return float(self._balance()) if self._ratio is not None else 0.0
+
+    def want_insert(self, count: int = 1) -> bool:
+        with self._change:
+            return self._may_insert(count)
+
+    def want_sample(self, count: int = 1) -> bool:
+        with self._change:
+            return self._may_sample(count)
+
+    def insert(self, count: int = 1, timeout: float | None = None) -> bool:
+        """Waits until `count` inserts may happen and counts them.
+
+        Returns False, without counting, after `timeout` seconds or `stop()`.
+        """
+        with self._change:
+            if not self._wait(lambda: self._may_insert(count), timeout):
+                return False
+            self._inserts += count
+            self._change.notify_all()
+            return True
+
+    def sample(self, count: int = 1, timeout: float | None = None) -> bool:
+        """Waits until `count` sequences may be sampled and counts them, as `insert`."""
+        with self._change:
+            if not self._wait(lambda: self._may_sample(count), timeout):
+                return False
+            self._samples += count
+            self._change.notify_all()
+            return True
+
+    def correct(self, inserts: int | None = None, samples: int | None = None) -> None:
+        """Sets a counter to what is true: rows in the store, sequences trained on.
+
+        A repeated insert that stored nothing and batches that died with a learner are
+        taken back this way.
+        """
+        with self._change:
+            self._inserts = self._inserts if inserts is None else int(inserts)
+            self._samples = self._samples if samples is None else int(samples)
+            self._change.notify_all()
+
+    def stop(self) -> None:
+        """Wakes every waiter; from now on all requests return False."""
+        with self._change:
+            self._stopped = True
+            self._change.notify_all()
+
+    def save(self) -> dict[str, int]:
+        with self._change:
+            return {'inserts': self._inserts, 'samples': self._samples}
+
+    def load(self, data: dict[str, int]) -> None:
+        self.correct(**data)
+
+    def _wait(self, allowed: Callable[[], bool], timeout: float | None) -> bool:
+        self._change.wait_for(lambda: self._stopped or allowed(), timeout)
+        return not self._stopped and allowed()
+
+    def _balance(self) -> Any:
+        assert self._ratio is not None
+        return (self._inserts - self._minimum) * self._ratio - self._samples
+
+    def _may_insert(self, count: int) -> bool:
+        if self._ratio is None or self._inserts < self._minimum:
+            return True
+        balance = self._balance()
+        return balance <= 0 or balance + count * self._ratio <= self._tolerance
+
+    def _may_sample(self, count: int) -> bool:
+        if self._inserts < self._minimum:
+            return False
+        if self._ratio is None:
+            return True
+        balance = self._balance()
+        return balance >= 0 or balance - count >= -self._tolerance
+
+
+class MinSize(RateLimiter):
+    """Sampling waits for `minimum` inserts; inserting never waits."""
+
+    def __init__(self, minimum: int):
+        super().__init__(UNLIMITED, minimum)
+
+
+def _check(ratio: float, minimum: int, tolerance: float) -> None:
+    smallest = 1 / MAX_DENOMINATOR
+    if not math.isfinite(ratio) or (ratio < smallest and ratio != UNLIMITED):
+        raise ConfigError(
+            f'A limiter with ratio={ratio} would never let sampling go on, so inserts '
+            f'would wait for it without end. Give at least {smallest}, or -1 to let both '
+            f'sides run freely.'
+        )
+    if minimum < 1:
+        raise ConfigError(
+            f'A limiter with minimum={minimum} would sample from an empty replay. Give '
+            f'at least 1, better one batch of sequences.'
+        )
+    if not math.isfinite(tolerance) or tolerance < 0:
+        raise ConfigError(
+            f'A limiter with tolerance={tolerance} has an empty band: neither side '
+            f'could go on at a balance of zero. Give a finite number >= 0.'
+        )

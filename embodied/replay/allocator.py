@@ -1,0 +1,149 @@
+"""Allocator of chunks: owns the segments, makes new ones and frees dead ones."""
+
+from pathlib import Path
+
+from embodied.core.errors import ReplayError
+
+from .schema import Schema
+from .segment import Segment, SegmentSpec
+
+__all__ = ['GIGABYTE', 'SEGMENT_BYTES', 'Allocator']
+
+GIGABYTE = 10**9
+SEGMENT_BYTES = 256 * 2**20
+# Bounds are kept by freeing whole segments, so a bounded replay has at least as many.
+SEGMENTS_PER_BOUND = 8
+
+
+class Allocator:
+    """Hands out chunk slots in segments of one schema.
+
+    folder: where segment files go, or None for anonymous memory. The layout is fixed
+    by `prepare`, when the first step is known.
+    """
+
+    def __init__(
+        self,
+        store_id: bytes,
+        chunksize: int,
+        capacity: int | None,
+        max_bytes: int | None,
+        folder: Path | None = None,
+        boot: str = '',
+        latents_in_file: bool = True,
+    ):
+        self.store_id = store_id
+        self.chunksize = chunksize
+        self.segments: dict[int, Segment] = {}
+        self.schema: Schema | None = None
+        self.next_number = 0
+        self._capacity = capacity
+        self._max_bytes = max_bytes
+        self._folder = folder
+        self._boot = boot
+        self._latents_in_file = latents_in_file
+        self._chunks = 0
+        self._current: Segment | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all segments of this replay, free chunks included."""
+        return sum(s.spec.nbytes for n, s in self.segments.items() if n >= 0)
+
+    @property
+    def segment_bytes(self) -> int:
+        return self._spec(0).nbytes
+
+    def prepare(self, schema: Schema) -> None:
+        """Fixes the schema and how many chunks a segment holds."""
+        self.schema = schema
+        fitting = max(1, SEGMENT_BYTES // max(1, schema.row_bytes))
+        self.chunksize = min(self.chunksize, fitting)
+        self._chunks = 1
+        self._chunks = max(1, SEGMENT_BYTES // self.segment_bytes)
+        if self._capacity:
+            share = self._capacity // self.chunksize // SEGMENTS_PER_BOUND
+            self._chunks = max(1, min(self._chunks, share))
+        if self._max_bytes:
+            while self._chunks > 1 and self._too_coarse():
+                self._chunks -= 1
+            if self._max_bytes < 2 * self.segment_bytes:
+                raise ReplayError(
+                    f'replay.max_gb allows {self._max_bytes / GIGABYTE:.3f} GB, but a '
+                    f'chunk of {self.chunksize} steps takes '
+                    f'{self.segment_bytes / GIGABYTE:.3f} GB and two of them must fit. '
+                    f'Raise replay.max_gb or lower replay.chunksize.'
+                )
+
+    def take(self, ordinal: int, stream: int, prev: int) -> tuple[int, int]:
+        """Opens a chunk in a free slot; returns segment number and slot."""
+        if self._current is None or self._current.used == self._current.spec.chunks:
+            self._current = self._create()
+        slot = self._current.used
+        self._current.open_chunk(slot, ordinal, stream, prev)
+        return self._current.spec.number, slot
+
+    def needs_eviction(self) -> bool:
+        """Whether the next chunk needs a segment that max_gb has no room for."""
+        if not self._max_bytes:
+            return False
+        if self._current is not None and self._current.used < self._current.spec.chunks:
+            return False
+        return self.nbytes + self.segment_bytes > self._max_bytes
+
+    def oldest(self) -> int:
+        return min(number for number in self.segments if number >= 0)
+
+    def adopt(self, number: int, segment: Segment) -> None:
+        """Takes over a segment that exists already."""
+        self.segments[number] = segment
+        self.next_number = max(self.next_number, number + 1)
+
+    def continue_in(self, number: int) -> None:
+        """Goes on filling an adopted segment."""
+        self._current = self.segments[number]
+
+    def release(self, number: int) -> None:
+        """One chunk of a segment died; the file goes with the last one."""
+        segment = self.segments[number]
+        segment.live -= 1
+        filling = segment is self._current and segment.used < segment.spec.chunks
+        if segment.live or filling:
+            return
+        del self.segments[number]
+        if segment is self._current:
+            self._current = None
+        if number >= 0 and segment.path is not None:
+            segment.path.unlink()
+
+    def _create(self) -> Segment:
+        number = self.next_number
+        path = self._folder / f'{number:08d}.seg' if self._folder else None
+        spec = self._spec(number)
+        try:
+            segment = Segment.create(spec, path, self._boot)
+        except OSError as error:
+            raise ReplayError(
+                f'Replay cannot reserve {spec.nbytes / GIGABYTE:.2f} GB'
+                f'{f" in {self._folder}" if path else " of memory"}: {error.strerror}. '
+                f'What is stored stays valid. Free some space, or lower replay.size '
+                f'or replay.max_gb.'
+            ) from error
+        self.next_number += 1
+        self.segments[number] = segment
+        return segment
+
+    def _spec(self, number: int) -> SegmentSpec:
+        assert self.schema is not None
+        return SegmentSpec(
+            self.schema,
+            self._chunks,
+            self.chunksize,
+            self.store_id.hex(),
+            number,
+            self._latents_in_file,
+        )
+
+    def _too_coarse(self) -> bool:
+        assert self._max_bytes is not None
+        return self.segment_bytes * SEGMENTS_PER_BOUND > self._max_bytes

@@ -1,0 +1,226 @@
+"""Index of chunks: which rows are there, how streams continue, where items start.
+
+A row has a position, `ordinal << SHIFT | index`: the number of its chunk and its index
+therein. Items are implicit: a row starts one if its stream has `length` rows from there
+on. Within a chunk these are the rows from `first` up to `stop`.
+"""
+
+import numpy as np
+
+from embodied.core.base import Array
+
+__all__ = ['NONE', 'SHIFT', 'Index', 'join', 'split']
+
+SHIFT = 24
+NONE = np.iinfo(np.int64).min  # no row, no chunk
+_MASK = (1 << SHIFT) - 1
+
+TABLE = np.dtype(
+    [
+        ('live', '?'),
+        ('stream', 'i8'),
+        ('prev', 'i8'),
+        ('next', 'i8'),
+        ('segment', 'i8'),
+        ('slot', 'i8'),
+        ('first', 'i8'),  # rows before are evicted
+        ('fill', 'i8'),  # rows from here on are not written yet
+        ('stop', 'i8'),  # rows from here on have too few successors
+    ]
+)
+
+
+def split(positions: Array) -> tuple[Array, Array]:
+    """Ordinals and indices of positions."""
+    return positions >> SHIFT, positions & _MASK
+
+
+def join(ordinals: Array | int, indices: Array | int) -> Array:
+    return (np.asarray(ordinals, np.int64) << SHIFT) | np.asarray(indices, np.int64)
+
+
+class Index:
+    """Table of chunks by ordinal; row `ordinal - base` of `table` describes one."""
+
+    def __init__(self, length: int):
+        self.length = length
+        self.base = 0
+        self.count = 0
+        self._dead = 0  # rows of the table before the first live one
+        self._table = np.zeros(64, TABLE)
+        self._sums: Array | None = None
+
+    @property
+    def oldest(self) -> int:
+        """Smallest ordinal that may be live; `span` ordinals from here are in use."""
+        return self.base + self._dead
+
+    @property
+    def span(self) -> int:
+        return self.count - self._dead
+
+    @property
+    def table(self) -> Array:
+        return self._table[: self.count]
+
+    def add(
+        self, ordinal: int, stream: int, prev: int, segment: int, slot: int
+    ) -> None:
+        """Enters a chunk. Ordinals only grow; those left out count as evicted."""
+        if not self.count:
+            self.base = ordinal
+        row = ordinal - self.base
+        if row >= len(self._table):
+            self._make_room(row)
+            row = ordinal - self.base
+        self._table[row] = (True, stream, prev, NONE, segment, slot, 0, 0, 0)
+        self.count = row + 1
+        if prev != NONE:
+            self._table['next'][prev - self.base] = ordinal
+        self._sums = None
+
+    def remove(self, ordinal: int) -> None:
+        """Forgets a chunk; its successor becomes the beginning of its stream."""
+        row = ordinal - self.base
+        after = self._table['next'][row]
+        if after != NONE:
+            self._table['prev'][after - self.base] = NONE
+        self._table[row] = np.zeros((), TABLE)
+        while self._dead < self.count and not self._table['live'][self._dead]:
+            self._dead += 1
+        self._sums = None
+
+    def has(self, ordinals: Array) -> Array:
+        rows = ordinals - self.base
+        inside = (rows >= 0) & (rows < self.count) & (ordinals != NONE)
+        return inside & self._table['live'][np.where(inside, rows, 0)]
+
+    def fills(self, ordinals: Array) -> Array:
+        """Rows written to each chunk; 0 for NONE."""
+        rows = np.where(ordinals == NONE, 0, ordinals - self.base)
+        return np.where(ordinals == NONE, 0, self._table['fill'][rows])
+
+    def alive(self, positions: Array) -> Array:
+        """Whether rows are written and not evicted."""
+        ordinals, indices = split(positions)
+        found = self.has(ordinals)
+        rows = np.where(found, ordinals - self.base, 0)
+        table = self._table
+        return (
+            found & (table['first'][rows] <= indices) & (indices < table['fill'][rows])
+        )
+
+    def valid(self, starts: Array) -> Array:
+        """Whether rows start an item."""
+        ordinals, indices = split(starts)
+        rows = np.where(self.has(ordinals), ordinals - self.base, 0)
+        return self.alive(starts) & (indices < self._table['stop'][rows])
+
+    def extend(self, positions: Array) -> Array:
+        """Notes one new row per stream; returns the starts that they complete."""
+        ordinals, indices = split(positions)
+        self._table['fill'][ordinals - self.base] = indices + 1
+        starts = self.shift(positions, 1 - self.length)
+        there = starts != NONE
+        ordinals, indices = split(starts if there.all() else starts[there])
+        self._table['stop'][ordinals - self.base] = indices + 1
+        self._sums = None
+        return starts
+
+    def restore(self, ordinal: int, first: int, fill: int) -> None:
+        row = ordinal - self.base
+        self._table['first'][row] = first
+        self._table['fill'][row] = fill
+        self._sums = None
+
+    def evict(self, ordinal: int, first: int) -> None:
+        self._table['first'][ordinal - self.base] = first
+        self._sums = None
+
+    def find_stops(self) -> None:
+        """Computes where items start from the lengths of the chains alone."""
+        table = self.table
+        table['stop'] = 0
+        for row in np.flatnonzero(table['live']):
+            fill, after = int(table['fill'][row]), table['next'][row]
+            ahead = fill
+            while after != NONE and ahead < fill + self.length - 1:
+                ahead += int(table['fill'][after - self.base])
+                after = table['next'][after - self.base]
+            table['stop'][row] = max(0, min(fill, ahead - self.length + 1))
+        self._sums = None
+
+    def shift(self, positions: Array, steps: Array | int) -> Array:
+        """Rows that lie `steps` later in the same stream, or NONE; any shapes."""
+        ordinals, indices = split(positions)
+        ordinals, indices = np.broadcast_arrays(ordinals, indices + steps)
+        lost = np.broadcast_to(positions == NONE, ordinals.shape)
+        rows = ordinals - self.base
+        table = self._table
+        low = ~lost & (indices < 0)
+        high = ~lost & ~low
+        high[high] = indices[high] >= table['fill'][rows[high]]
+        if low.any() or high.any() or lost.any():
+            return self._shift_far(rows.copy(), indices.copy(), low, high, lost)
+        inside = indices >= table['first'][rows]
+        result = join(ordinals, indices)
+        return result if inside.all() else np.where(inside, result, NONE)
+
+    def __len__(self) -> int:
+        return int(self._cumulative()[-1]) if self.count else 0
+
+    def rows(self) -> int:
+        """Rows that are written and not evicted."""
+        table = self.table
+        return int((table['fill'] - table['first'])[table['live']].sum())
+
+    def item(self, ranks: Array) -> Array:
+        """Start of the n-th item, counted by chunk and index."""
+        sums = self._cumulative()
+        rows = np.searchsorted(sums, ranks, 'right')
+        below = np.where(rows > 0, sums[rows - 1], 0)
+        return join(rows + self.base, self._table['first'][rows] + ranks - below)
+
+    def _shift_far(
+        self, rows: Array, indices: Array, low: Array, high: Array, lost: Array
+    ) -> Array:
+        table = self._table
+        lost = lost.copy()
+        while low.any():
+            prev = table['prev'][rows[low]]
+            gone = prev == NONE
+            rows[low] = np.where(gone, 0, prev - self.base)
+            lost[low] |= gone
+            indices[low] += table['fill'][rows[low]]
+            low = ~lost & (indices < 0)
+        while high.any():
+            indices[high] -= table['fill'][rows[high]]
+            after = table['next'][rows[high]]
+            gone = after == NONE
+            rows[high] = np.where(gone, 0, after - self.base)
+            lost[high] |= gone
+            high &= ~lost
+            high[high] = indices[high] >= table['fill'][rows[high]]
+        rows[lost] = 0
+        lost |= indices < table['first'][rows]
+        return np.where(lost, NONE, join(rows + self.base, indices))
+
+    def _cumulative(self) -> Array:
+        if self._sums is None:
+            table = self.table
+            self._sums = np.maximum(table['stop'] - table['first'], 0).cumsum()
+        return self._sums
+
+    def _make_room(self, row: int) -> None:
+        """Drops dead rows at the front; doubles the table if that is not enough."""
+        dead = self._dead
+        needed = row - dead + 1
+        size = len(self._table)
+        while size < 2 * needed:
+            size *= 2
+        table = np.zeros(size, TABLE)
+        table[: self.count - dead] = self._table[dead : self.count]
+        self._table = table
+        self.base += dead
+        self.count -= dead
+        self._dead = 0

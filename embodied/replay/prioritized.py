@@ -1,0 +1,163 @@
+"""Selector by priority: sequences are drawn in proportion to what training reported."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from embodied.core.base import Array
+from embodied.core.errors import ConfigError, ReplayError
+
+from .index import NONE, join, split
+from .schema import PRIORITY
+from .selector import Selector
+from .store import Evicted
+from .sumtree import SumTree
+
+__all__ = ['Prioritized']
+
+# Weight of an infinite priority: such items go first, and their number stays exact.
+INFINITE = 1e30
+MIN_RING = 64  # chunks
+
+
+class Prioritized(Selector):
+    """Weight of an item with step priorities p_0 .. p_{L-1}, w_i = p_i ** exponent:
+
+        maxfrac * max(w) + (1 - maxfrac) * mean(w)
+
+    initial: priority of steps that were never updated; infinity draws them first.
+    zero_on_sample: the steps of a drawn item get priority 0 until they are updated.
+    While all weights are zero, items are drawn uniformly.
+    """
+
+    def __init__(
+        self,
+        exponent: float = 1.0,
+        maxfrac: float = 0.0,
+        initial: float = 1.0,
+        zero_on_sample: bool = False,
+    ):
+        if not 0 <= maxfrac <= 1:
+            raise ConfigError(f'maxfrac={maxfrac} must lie between 0 and 1.')
+        if not exponent >= 0 or not initial >= 0:
+            raise ConfigError(
+                f'exponent={exponent} and initial={initial} must be at least 0.'
+            )
+        self._exponent = float(exponent)
+        self._maxfrac = float(maxfrac)
+        self._initial = float(initial)
+        self._zero_on_sample = bool(zero_on_sample)
+        self._ring = 0  # chunks that have leaves in the tree
+        self._steps = np.zeros(0, np.float32)  # priority of the row of each leaf
+        self._tree = SumTree(1)
+
+    def draw(self, rng: np.random.Generator, count: int) -> Array:
+        index = self.store.index
+        if self._tree.total > 0:
+            starts = self._positions(self._tree.find(rng.random(count)))
+        else:
+            starts = index.item(rng.integers(0, len(index), count))
+        if self._zero_on_sample:
+            rows = index.shift(starts[:, None], np.arange(index.length))
+            self.prioritize(rows, np.zeros(rows.shape, np.float32))
+        return starts
+
+    def added(self, positions: Array, starts: Array) -> None:
+        if self._make_room():
+            return
+        self._steps[self._leaves(positions)] = self._initial
+        self._weigh(starts[starts != NONE][:, None])
+
+    def evicted(self, ranges: Sequence[Evicted]) -> None:
+        for ordinal, start, stop in ranges:
+            gone = join(ordinal, np.arange(start, stop))
+            self._tree.set(self._leaves(gone), np.zeros(len(gone)))
+
+    def prioritize(self, positions: Array, priorities: Array) -> None:
+        positions = positions.reshape(len(positions), -1)
+        priorities = np.asarray(priorities, np.float32).reshape(positions.shape)
+        if not (priorities >= 0).all():
+            raise ReplayError('Priorities must be at least 0 and not NaN.')
+        index = self.store.index
+        there = positions != NONE
+        self._steps[self._leaves(positions[there])] = priorities[there]
+        self.store.write_priorities(positions[there], priorities[there])
+        span = np.arange(positions.shape[1])
+        run = there.all(1)
+        run[run] = (index.shift(positions[run, :1], span) == positions[run]).all(1)
+        self._reweigh(positions[run, 0], len(span))
+        self._reweigh(positions[~run][there[~run]], 1)
+
+    def rebuild(self) -> None:
+        self._ring = 0
+        self._make_room()
+
+    def stats(self) -> dict[str, Any]:
+        return {'priority_total': self._tree.total}
+
+    def _reweigh(self, firsts: Array, span: int) -> None:
+        """Weighs all items that contain one of the `span` rows from each of firsts."""
+        if len(firsts):
+            before = np.arange(1 - self.store.index.length, span)
+            self._weigh(self.store.index.shift(firsts[:, None], before))
+
+    def _weigh(self, starts: Array) -> None:
+        """Computes the weights of runs of items [B, N]; NONE where there is no row."""
+        index = self.store.index
+        if not starts.size:
+            return
+        valid = (starts != NONE) & index.valid(starts)
+        ends = index.shift(starts[:, -1:], np.arange(1, index.length))
+        rows = np.concatenate([starts, ends], 1)
+        steps = np.where(rows == NONE, 0, self._steps[self._leaves(rows)])
+        weights = self._aggregate(steps.astype(np.float64))[valid]
+        leaves, which = np.unique(self._leaves(starts[valid]), return_index=True)
+        self._tree.set(leaves, weights[which])
+
+    def _aggregate(self, steps: Array) -> Array:
+        """Weights [B, N] of the windows over step priorities [B, N + L - 1]."""
+        length = self.store.index.length
+        powers = np.minimum(steps**self._exponent, INFINITE)
+        windows = np.lib.stride_tricks.sliding_window_view(powers, length, -1)
+        highest = windows.max(-1)
+        mean = windows.mean(-1)
+        weights = self._maxfrac * highest + (1 - self._maxfrac) * mean
+        # Rounded, so that the order of summation does not show in the weights.
+        weights = weights.astype(np.float32).astype(np.float64)
+        return np.where(highest >= INFINITE, INFINITE, weights)
+
+    def _make_room(self) -> bool:
+        """Grows the tree with the number of chunks; returns whether it did."""
+        index = self.store.index
+        if index.span <= self._ring:
+            return False
+        # Untouched leaves cost no memory, so a bounded replay never grows twice.
+        bound = (self.store.capacity or 0) // self.store.allocator.chunksize
+        self._ring = max(MIN_RING, bound, index.span) * 5 // 4
+        leaves = self._ring * self.store.allocator.chunksize
+        self._steps = np.zeros(leaves, np.float32)
+        self._tree = SumTree(leaves)
+        for row in np.flatnonzero(index.table['live']).tolist():
+            record = index.table[row]
+            rows = join(row + index.base, np.arange(record['first'], record['fill']))
+            steps = self.store.read(PRIORITY.name, rows)
+            steps[np.isnan(steps)] = self._initial
+            self._steps[self._leaves(rows)] = steps
+        for row in np.flatnonzero(index.table['live']).tolist():
+            record = index.table[row]
+            here = np.arange(record['first'], record['stop'])
+            if len(here):
+                self._weigh(join(row + index.base, here)[None])
+        return True
+
+    def _leaves(self, positions: Array) -> Array:
+        """Leaf of each row: chunks take turns in a ring. 0 for NONE."""
+        ordinals, indices = split(positions)
+        leaves = ordinals % self._ring * self.store.allocator.chunksize + indices
+        return np.where(positions == NONE, 0, leaves)
+
+    def _positions(self, leaves: Array) -> Array:
+        index = self.store.index
+        turn, indices = np.divmod(leaves, self.store.allocator.chunksize)
+        return join(index.oldest + (turn - index.oldest) % self._ring, indices)

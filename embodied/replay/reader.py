@@ -1,0 +1,80 @@
+"""Reader: assembles sampled sequences into batches, one copy per column."""
+
+import numpy as np
+
+from embodied.core.base import Array, Batch
+
+from .schema import VERSION, Column
+from .store import ID_BYTES, Piece, Store
+
+__all__ = ['Reader']
+
+
+class Reader:
+    """Copies sequences of `length` steps, latents for the first `context` of them."""
+
+    def __init__(self, store: Store, length: int, context: int):
+        self._store = store
+        self._length = length
+        self._context = context
+
+    def spec(self, batch: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Shape and dtype of every key of a batch."""
+        spec = {
+            column.name: ((batch, self._steps(column), *column.shape), column.dtype)
+            for column in self._columns()
+        }
+        spec['stepid'] = ((batch, self._length, ID_BYTES), np.dtype(np.uint8))
+        return spec
+
+    def allocate(self, batch: int) -> Batch:
+        return {key: np.empty(*value) for key, value in self.spec(batch).items()}
+
+    def begin(self, starts: Array, out: Batch) -> list[Piece]:
+        """The part that needs the store to hold still: where, which, latents."""
+        pieces = self._store.plan(starts, self._length)
+        out['stepid'][:] = self._store.identify(starts, self._length)
+        latents = [c.name for c in self._columns() if c.latent]
+        if latents and self._context:
+            self._copy_latents(self._store.plan(starts, self._context), latents, out)
+        return pieces
+
+    def finish(self, pieces: list[Piece], out: Batch) -> None:
+        """Copies the columns that are written once, then marks borders."""
+        names = [column.name for column in self._columns() if not column.latent]
+        targets = [(name, out[name]) for name in names]
+        for segment, slot, index, count, row, offset in pieces:
+            columns = segment.columns
+            for name, target in targets:
+                target[row, offset : offset + count] = columns[name][
+                    slot, index : index + count
+                ]
+        _annotate(out)
+
+    def _copy_latents(self, pieces: list[Piece], names: list[str], out: Batch) -> None:
+        for segment, slot, index, count, row, offset in pieces:
+            rows = slice(index, index + count)
+            version = segment.columns[VERSION.name][slot, rows]
+            # Version 0: lost with the power. Odd: a crash hit the middle of a write.
+            broken = (version == 0) | (version & 1).astype(bool)
+            for name in names:
+                target = out[name][row, offset : offset + count]
+                target[:] = segment.columns[name][slot, rows]
+                if broken.any():
+                    target[broken] = 0
+
+    def _columns(self) -> list[Column]:
+        assert self._store.schema is not None
+        return list(self._store.schema.columns.values())
+
+    def _steps(self, column: Column) -> int:
+        return self._context if column.latent else self._length
+
+
+def _annotate(batch: Batch) -> None:
+    """A sequence begins like an episode; an abandoned episode ends before the next."""
+    first, last = batch.get('is_first'), batch.get('is_last')
+    if first is not None and last is not None:
+        last[:, :-1] |= first[:, 1:]
+    if first is not None:
+        first[:, 0] = True

@@ -1,0 +1,270 @@
+"""Replay: keeps the steps of many streams and serves sequences of them."""
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from embodied.core import base
+from embodied.core.errors import ConfigError, ReplayError
+
+from . import snapshot
+from .allocator import GIGABYTE, Allocator
+from .index import NONE
+from .online import OnlineQueue
+from .reader import Reader
+from .schema import CONTEXT_KEYS, Schema, stored
+from .selector import Selector
+from .selectors import Uniform
+from .store import Store
+
+__all__ = ['Replay']
+
+MODES = ('train', 'report', 'eval')
+
+
+class Replay(base.Replay):
+    """Sequences of `length` consecutive steps of one stream, across episodes.
+
+    length: steps per sequence, context included.
+    capacity: steps to keep; the oldest go first. None: no bound.
+    directory: folder of segment files; None keeps everything in memory.
+    chunksize: steps per chunk of one stream.
+    online: serve each non-overlapping fresh sequence once, first, in mode 'train'.
+    selector: how the other sequences are drawn; None draws uniformly.
+    seed: of all draws.
+    context: serve latents of the first `context` steps only; None: of all steps.
+    context_keys: keys of latents; names, or prefixes that end in a slash.
+    max_gb: bound in gigabytes of stored data, besides `capacity`; 0: none.
+
+    Safe to use from several threads.
+    """
+
+    def __init__(
+        self,
+        length: int,
+        capacity: float | None = None,
+        directory: Any = None,
+        chunksize: int = 1024,
+        online: bool = False,
+        selector: Selector | None = None,
+        seed: int = 0,
+        context: int | None = None,
+        context_keys: Sequence[str] = CONTEXT_KEYS,
+        max_gb: float = 0.0,
+    ):
+        _check(length, capacity, chunksize, context, max_gb)
+        self.length = int(length)
+        self.context = self.length if context is None else int(context)
+        self._context_keys = tuple(context_keys)
+        self._lock = threading.RLock()
+        self._rng = np.random.default_rng(seed)
+        limit = int(capacity) if capacity else None
+        allocator = Allocator(
+            os.urandom(8), int(chunksize), limit, int(max_gb * GIGABYTE) or None
+        )
+        self._store = Store(self.length, limit, allocator)
+        self._reader = Reader(self._store, self.length, self.context)
+        self._online = OnlineQueue(self._store.index) if online else None
+        self._selector = selector or Uniform()
+        self._selector.bind(self._store)
+        self._traffic = {'inserts': 0, 'samples': 0, 'updates': 0, 'stale': 0}
+
+    def __len__(self) -> int:
+        with self._lock:
+            return len(self._store.index)
+
+    @property
+    def inserts(self) -> int:
+        """Steps ever added, over restarts."""
+        return self._store.next_order
+
+    def add(self, step: Mapping[str, Any], worker: int = 0) -> None:
+        row = {key: np.asarray(value)[None] for key, value in step.items()}
+        self.add_batch(row, [worker])
+
+    def add_batch(self, steps: base.Batch, workers: Any, serials: Any = None) -> None:
+        """Appends row i of every [N, ...] array to the stream of workers[i].
+
+        serials: number of each step within its stream, growing; steps that are there
+        already are skipped, so a batch may be sent again after any failure; `inserts`
+        tells how many were new.
+        """
+        names = np.asarray(workers, np.int64).tolist()
+        numbers = None if serials is None else np.asarray(serials, np.int64)
+        arrays = stored(steps)
+        with self._lock:
+            arrays = self._fit(arrays, len(names))
+            if len(set(names)) == len(names):
+                self._append(arrays, names, numbers)
+                return
+            for i in range(len(names)):
+                row = slice(i, i + 1)
+                self._append(
+                    {key: value[row] for key, value in arrays.items()},
+                    names[row],
+                    None if numbers is None else numbers[row],
+                )
+
+    def sample(
+        self, batch: int, mode: base.Mode = 'train', out: base.Batch | None = None
+    ) -> base.Batch:
+        """[batch, length, ...] per key; latents [batch, context, ...].
+
+        out: arrays to write to, of the shapes and dtypes that `batch_spec` names.
+        """
+        if mode not in MODES:
+            raise ReplayError(f"Unknown mode '{mode}'. Choose one of {MODES}.")
+        with self._lock:
+            if not len(self._store.index):
+                raise ReplayError(
+                    f'Replay has {self._store.rows} steps but no sequence of '
+                    f'{self.length} yet. Check len(replay) before sampling.'
+                )
+            starts = self._choose(batch, mode)
+            out = self._reader.allocate(batch) if out is None else out
+            job = self._reader.begin(starts, out)
+        # Without the lock: the bulk of the bytes, in rows that never change.
+        self._reader.finish(job, out)
+        return out
+
+    def batch_spec(self, batch: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Shape and dtype per key of a sampled batch; needs one step to be there."""
+        with self._lock:
+            return self._reader.spec(batch)
+
+    def update(self, data: base.Batch) -> None:
+        """Overwrites columns, and priorities, of the steps data['stepid'] [B, T, 20].
+
+        Steps that are evicted by now are skipped and counted.
+        """
+        values = {key: np.asarray(value) for key, value in data.items()}
+        ids = values.pop('stepid')
+        priorities = values.pop('priority', None)
+        with self._lock:
+            positions = self._store.find(ids)
+            self._check_update(values, positions.shape)
+            there = positions != NONE
+            self._traffic['updates'] += positions.size
+            self._traffic['stale'] += int(positions.size - there.sum())
+            if not there.any():
+                return
+            if values:
+                self._store.overwrite(
+                    positions[there], {k: v[there] for k, v in values.items()}
+                )
+            if priorities is not None:
+                self._selector.prioritize(positions, priorities)
+
+    def stats(self) -> base.Metrics:
+        """Content, and traffic since the last call."""
+        with self._lock:
+            traffic, inserts = dict(self._traffic), self._traffic['inserts']
+            self._traffic = dict.fromkeys(self._traffic, 0)
+            ratio = self.length * traffic['samples'] / inserts if inserts else 0.0
+            return {
+                'items': len(self._store.index),
+                'steps': self._store.rows,
+                'streams': len(self._store.streams),
+                'chunks': int(self._store.index.table['live'].sum()),
+                'gigabytes': self._store.allocator.nbytes / GIGABYTE,
+                'online_queue': len(self._online or ()),
+                'replay_ratio': ratio,
+                **traffic,
+                **self._selector.stats(),
+            }
+
+    def save(self) -> Any:
+        """Everything that `load` needs to go on with the same samples."""
+        with self._lock:
+            return {
+                'content': snapshot.dump(self._store),
+                'rng': self._rng.bit_generator.state,
+                'online': None if self._online is None else self._online.save(),
+            }
+
+    def load(self, data: Any) -> None:
+        with self._lock:
+            snapshot.restore(self._store, data['content'])
+            self._rng.bit_generator.state = data['rng']
+            if self._online is not None and data['online'] is not None:
+                self._online.load(data['online'])
+            self._selector.rebuild()
+
+    def _fit(self, arrays: base.Batch, count: int) -> base.Batch:
+        for key, value in arrays.items():
+            if not value.ndim or len(value) != count:
+                raise ReplayError(
+                    f"add_batch got {count} workers but the key '{key}' has the shape "
+                    f'{value.shape}: its first axis must have one row per worker.'
+                )
+        allocator = self._store.allocator
+        if allocator.schema is None:
+            allocator.prepare(Schema.of(arrays, self._context_keys))
+        assert allocator.schema is not None
+        return allocator.schema.fit(arrays)
+
+    def _append(
+        self, steps: base.Batch, workers: list[int], serials: base.Array | None
+    ) -> None:
+        new = self._store.append(steps, workers, serials)
+        if not len(new.positions):
+            return
+        self._selector.added(new.positions, new.starts)
+        if new.evicted:
+            self._selector.evicted(new.evicted)
+        if self._online is not None:
+            self._online.added(new)
+        self._traffic['inserts'] += len(new.positions)
+
+    def _choose(self, batch: int, mode: str) -> base.Array:
+        if mode != 'train':
+            return self._selector.draw(self._rng, batch)
+        self._traffic['samples'] += batch
+        if self._online is None:
+            return self._selector.draw(self._rng, batch)
+        fresh = self._online.take(batch)
+        if len(fresh) == batch:
+            return fresh
+        drawn = self._selector.draw(self._rng, batch - len(fresh))
+        return np.concatenate([fresh, drawn])
+
+    def _check_update(self, values: base.Batch, shape: tuple[int, ...]) -> None:
+        schema = self._store.schema
+        for key, value in values.items():
+            column = schema.columns.get(key) if schema else None
+            if column is None:
+                raise ReplayError(
+                    f"update got the key '{key}', which no stored step has. The policy "
+                    f'must return it with every step, so that there is room for it.'
+                )
+            if value.shape != (*shape, *column.shape):
+                raise ReplayError(
+                    f"update got '{key}' of shape {value.shape} for step ids of shape "
+                    f'{shape}; expected {(*shape, *column.shape)}.'
+                )
+
+
+def _check(
+    length: int,
+    capacity: float | None,
+    chunksize: int,
+    context: int | None,
+    max_gb: float,
+) -> None:
+    if length < 1 or chunksize < 1 or max_gb < 0:
+        raise ConfigError(
+            f'Replay got length={length}, chunksize={chunksize}, max_gb={max_gb}: '
+            f'length and chunksize must be at least 1, max_gb at least 0.'
+        )
+    if capacity is not None and capacity < length:
+        raise ConfigError(
+            f'Replay with a capacity of {capacity} steps never holds a sequence of '
+            f'{length}. Raise replay.size or lower the sequence length.'
+        )
+    if context is not None and not 0 <= context <= length:
+        raise ConfigError(
+            f'context={context} must lie between 0 and the length of {length} steps.'
+        )

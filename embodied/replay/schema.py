@@ -1,0 +1,143 @@
+"""Schema of a replay: which columns a step has, and what differs from another one."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from embodied.core.base import Array, Batch
+from embodied.core.errors import ReplayError
+
+__all__ = [
+    'CONTEXT_KEYS',
+    'ORDER',
+    'OWN_COLUMNS',
+    'PRIORITY',
+    'SERIAL',
+    'VERSION',
+    'Column',
+    'Schema',
+]
+
+# Keys that hold the state of the model: prefixes where they end in a slash.
+CONTEXT_KEYS = ('enc/', 'dyn/', 'dec/')
+LOG_PREFIX = 'log/'
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """One key of every step. Latents are columns that are overwritten later on."""
+
+    name: str
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    latent: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        return self.dtype.itemsize * int(np.prod(self.shape, dtype=np.int64))
+
+    def __str__(self) -> str:
+        return f'{self.dtype}{list(self.shape)}'
+
+
+# Columns of the store itself, stored beside those of the steps.
+SERIAL = Column('.serial', np.dtype(np.int64), ())  # number within the stream
+ORDER = Column('.order', np.dtype(np.int64), ())  # number among all rows ever added
+VERSION = Column('.version', np.dtype(np.uint32), (), True)  # odd: being written
+PRIORITY = Column('.priority', np.dtype(np.float32), (), True)  # NaN: never set
+OWN_COLUMNS = (SERIAL, ORDER, VERSION, PRIORITY)
+
+
+class Schema:
+    """Columns by name, sorted. Made from the first steps or from a file's header."""
+
+    def __init__(self, columns: Sequence[Column]):
+        self.columns = {c.name: c for c in sorted(columns, key=lambda c: c.name)}
+
+    @classmethod
+    def of(cls, steps: Batch, context_keys: Sequence[str]) -> 'Schema':
+        """Schema of [N, ...] arrays; refuses what cannot lie in a file."""
+        columns = []
+        for name, value in steps.items():
+            if value.dtype.hasobject or value.dtype.kind not in 'biufc':
+                raise ReplayError(
+                    f"Replay cannot store the key '{name}' of dtype {value.dtype}: "
+                    f'only numbers and booleans. Convert it, or name it log/... to '
+                    f'leave it out.'
+                )
+            latent = _matches(name, context_keys)
+            columns.append(Column(name, value.dtype, value.shape[1:], latent))
+        return cls(columns)
+
+    @classmethod
+    def from_json(cls, data: Sequence[Sequence[Any]]) -> 'Schema':
+        return cls([Column(n, np.dtype(d), tuple(s), bool(x)) for n, d, s, x in data])
+
+    def to_json(self) -> list[list[Any]]:
+        return [
+            [c.name, c.dtype.str, list(c.shape), c.latent]
+            for c in self.columns.values()
+        ]
+
+    @property
+    def main(self) -> list[Column]:
+        """Columns that are written once."""
+        own = [c for c in OWN_COLUMNS if not c.latent]
+        return own + [c for c in self.columns.values() if not c.latent]
+
+    @property
+    def latents(self) -> list[Column]:
+        """Columns that are updated in place."""
+        own = [c for c in OWN_COLUMNS if c.latent]
+        return own + [c for c in self.columns.values() if c.latent]
+
+    @property
+    def row_bytes(self) -> int:
+        return sum(c.nbytes for c in self.main + self.latents)
+
+    def difference(self, other: 'Schema') -> list[str]:
+        """One line per column that `other` has differently; empty if equal."""
+        lines = []
+        for name in sorted(self.columns.keys() | other.columns.keys()):
+            mine, theirs = self.columns.get(name), other.columns.get(name)
+            if mine is None or theirs is None or mine != theirs:
+                lines.append(f'{name}: {mine or "absent"} -> {theirs or "absent"}')
+        return lines
+
+    def fit(self, steps: Batch) -> Batch:
+        """The same steps in the dtypes of the schema; refuses other keys or shapes."""
+        if steps.keys() != self.columns.keys():
+            missing = sorted(self.columns.keys() - steps.keys())
+            extra = sorted(steps.keys() - self.columns.keys())
+            raise ReplayError(
+                f'A step does not have the keys of the steps before it: missing '
+                f'{missing}, new {extra}. All steps of one replay need the same keys.'
+            )
+        result = {}
+        for name, column in self.columns.items():
+            value = steps[name]
+            if value.shape[1:] != column.shape or (
+                value.dtype != column.dtype
+                and not np.can_cast(value.dtype, column.dtype, 'same_kind')
+            ):
+                raise ReplayError(
+                    f"The key '{name}' of a step is {value.dtype}"
+                    f'{list(value.shape[1:])} but the replay holds {column}.'
+                )
+            result[name] = value
+        return result
+
+
+def stored(steps: Mapping[str, Any]) -> dict[str, Array]:
+    """Arrays of the keys that replay keeps, in the order of their names."""
+    return {
+        key: np.asarray(steps[key])
+        for key in sorted(steps)
+        if not key.startswith(LOG_PREFIX)
+    }
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(name.startswith(p) if p.endswith('/') else name == p for p in patterns)

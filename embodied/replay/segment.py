@@ -1,0 +1,246 @@
+"""Segment: one mapped file (or anonymous memory) with chunks of many streams.
+
+    header      magic, checksum, boot id, then the description as JSON
+    chunks      one CHUNK record each: whose it is, what it follows, how far it is valid
+    main        per chunk: one aligned array [chunksize, ...] per column
+    latents     the same for columns that are overwritten; may lie in RAM instead
+
+A row counts once `committed` says so, and that is written after the row.
+"""
+
+import json
+import mmap
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from embodied.core.base import Array
+
+from .schema import Column, Schema
+
+__all__ = ['CHUNK', 'FREE', 'BadSegment', 'Segment', 'SegmentSpec']
+
+MAGIC = b'DRPLSEG1'
+PAGE = 4096
+ALIGN = 64  # bytes; one cache line
+FREE = np.iinfo(np.int64).min  # ordinal of a chunk slot that is not in use
+
+HEADER = np.dtype(
+    [('magic', 'S8'), ('bytes', 'u4'), ('crc', 'u4'), ('clean', 'u4'), ('boot', 'S44')]
+)
+CHUNK = np.dtype(
+    [
+        ('ordinal', 'i8'),  # number of the chunk, never used twice
+        ('stream', 'i8'),
+        ('prev', 'i8'),  # ordinals of the chunks before and after it in the stream
+        ('next', 'i8'),
+        ('crc', 'u4'),  # of ordinal, stream and prev, which never change
+        ('first', 'u4'),  # rows before this one are evicted
+        ('committed', 'u4'),  # rows that are written
+        ('durable', 'u4'),  # rows that survive a loss of power
+        ('spare', 'u8', 2),
+    ]
+)
+
+
+class BadSegment(Exception):
+    """The file is not a whole segment of this format; says why."""
+
+
+class SegmentSpec:
+    """Everything that decides where things lie within a segment."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        chunks: int,
+        chunksize: int,
+        store: str,
+        number: int,
+        latents_in_file: bool,
+    ):
+        self.schema = schema
+        self.chunks = chunks
+        self.chunksize = chunksize
+        self.store = store
+        self.number = number
+        self.latents_in_file = latents_in_file
+        self.description = json.dumps(self.to_json()).encode()
+        self.table = _up(HEADER.itemsize + len(self.description), PAGE)
+        self.body = self.table + _up(chunks * CHUNK.itemsize, PAGE)
+        self.main_offsets, self.main_stride = _place(schema.main, chunksize)
+        self.latent_offsets, self.latent_stride = _place(schema.latents, chunksize)
+        self.latent_body = self.body + chunks * self.main_stride
+        self.nbytes = self.latent_body
+        if latents_in_file:
+            self.nbytes += chunks * self.latent_stride
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            'store': self.store,
+            'number': self.number,
+            'chunks': self.chunks,
+            'chunksize': self.chunksize,
+            'latents_in_file': self.latents_in_file,
+            'columns': self.schema.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> 'SegmentSpec':
+        return cls(
+            Schema.from_json(data['columns']),
+            int(data['chunks']),
+            int(data['chunksize']),
+            str(data['store']),
+            int(data['number']),
+            bool(data['latents_in_file']),
+        )
+
+
+class Segment:
+    """Views on the mapping: `header`, `table` [chunks], `columns[name]` [chunks, size].
+
+    Copies taken from the columns stay valid after the file is deleted: the mapping
+    lives as long as anything refers to it.
+    """
+
+    def __init__(self, spec: SegmentSpec, memory: Any, path: Path | None):
+        self.spec = spec
+        self.path = path
+        self.used = 0  # slots taken so far, from the front
+        self.live = 0  # of these, chunks that are not evicted
+        self.dirty = False  # committed rows that are not durable yet
+        self.header = np.frombuffer(memory, HEADER, 1)
+        self.table = np.frombuffer(memory, CHUNK, spec.chunks, spec.table)
+        self.columns = _views(
+            spec.schema.main, spec, memory, spec.body, spec.main_offsets
+        )
+        latents, start = memory, spec.latent_body
+        if not spec.latents_in_file:
+            latents, start = mmap.mmap(-1, spec.chunks * spec.latent_stride), 0
+        self.columns |= _views(
+            spec.schema.latents, spec, latents, start, spec.latent_offsets
+        )
+
+    @classmethod
+    def create(cls, spec: SegmentSpec, path: Path | None, boot: str) -> 'Segment':
+        """New, empty segment; the blocks of a file are reserved here and now."""
+        memory = mmap.mmap(-1, spec.nbytes) if path is None else _reserve(path, spec)
+        memory[HEADER.itemsize : HEADER.itemsize + len(spec.description)] = (
+            spec.description
+        )
+        segment = cls(spec, memory, path)
+        segment.table['ordinal'] = FREE
+        head = segment.header
+        head['bytes'] = len(spec.description)
+        head['crc'] = zlib.crc32(spec.description)
+        head['boot'] = boot.encode()
+        # A file without its magic is one that was never finished.
+        head['magic'] = MAGIC
+        return segment
+
+    @classmethod
+    def open(cls, path: Path, writable: bool) -> 'Segment':
+        """Maps an existing file; changes stay private if not `writable`."""
+        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_COPY
+        with open(path, 'r+b' if writable else 'rb') as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < HEADER.itemsize:
+                raise BadSegment(f'it has {size} bytes, less than a header')
+            memory = mmap.mmap(file.fileno(), 0, access=access)
+        spec = _describe(memory, size)
+        segment = cls(spec, memory, path)
+        segment._check_table()
+        return segment
+
+    def open_chunk(self, slot: int, ordinal: int, stream: int, prev: int) -> None:
+        record = self.table[slot : slot + 1]
+        record['stream'] = stream
+        record['prev'] = prev
+        record['next'] = FREE
+        record['first'] = record['committed'] = record['durable'] = 0
+        record['crc'] = _chunk_crc(ordinal, stream, prev)
+        # Last: only now does the slot count as taken.
+        record['ordinal'] = ordinal
+        self.used = max(self.used, slot + 1)
+        self.live += 1
+
+    def _check_table(self) -> None:
+        taken = self.table[self.table['ordinal'] != FREE]
+        size = self.spec.chunksize
+        if (taken['committed'] > size).any() or (taken['first'] > size).any():
+            raise BadSegment('a chunk claims more rows than it has room for')
+        for record in taken:
+            crc = _chunk_crc(record['ordinal'], record['stream'], record['prev'])
+            if crc != record['crc']:
+                raise BadSegment('the record of a chunk fails its checksum')
+
+
+def _describe(memory: Any, size: int) -> SegmentSpec:
+    head = np.frombuffer(memory, HEADER, 1)[0]
+    if head['magic'] != MAGIC:
+        raise BadSegment('it does not begin like a segment')
+    end = HEADER.itemsize + int(head['bytes'])
+    text = memory[HEADER.itemsize : end]
+    if zlib.crc32(text) != head['crc']:
+        raise BadSegment('its description fails its checksum')
+    spec = SegmentSpec.from_json(json.loads(text))
+    if size != spec.nbytes:
+        raise BadSegment(f'it has {size} of {spec.nbytes} bytes')
+    return spec
+
+
+def _reserve(path: Path, spec: SegmentSpec) -> mmap.mmap:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+    try:
+        # Writing to a hole of a mapping on a full disk would be a SIGBUS.
+        if hasattr(os, 'posix_fallocate'):
+            os.posix_fallocate(fd, 0, spec.nbytes)
+        else:
+            os.truncate(fd, spec.nbytes)
+        return mmap.mmap(fd, spec.nbytes)
+    except OSError:
+        path.unlink()
+        raise
+    finally:
+        os.close(fd)
+
+
+def _place(columns: list[Column], chunksize: int) -> tuple[dict[str, int], int]:
+    offsets, end = {}, 0
+    for column in columns:
+        offsets[column.name] = end
+        end += _up(chunksize * column.nbytes, ALIGN)
+    return offsets, _up(max(end, 1), PAGE)
+
+
+def _views(
+    columns: list[Column],
+    spec: SegmentSpec,
+    memory: Any,
+    start: int,
+    offsets: dict[str, int],
+) -> dict[str, Array]:
+    stride = spec.main_stride if not columns[0].latent else spec.latent_stride
+    views = {}
+    for column in columns:
+        inner = np.empty((1, *column.shape), column.dtype).strides
+        views[column.name] = np.ndarray(
+            (spec.chunks, spec.chunksize, *column.shape),
+            column.dtype,
+            memory,
+            start + offsets[column.name],
+            (stride, *inner),
+        )
+    return views
+
+
+def _chunk_crc(ordinal: int, stream: int, prev: int) -> int:
+    return zlib.crc32(np.array([ordinal, stream, prev], np.int64).tobytes())
+
+
+def _up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple

@@ -1,0 +1,298 @@
+"""Store of steps: owns segments, streams and the index; appends, evicts, reads, writes.
+
+Not safe for several threads by itself: `Replay` holds a lock around every call. What
+`plan` returns may be copied without the lock, since committed rows never change.
+"""
+
+import heapq
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from embodied.core.base import Array, Batch
+from embodied.core.errors import ReplayError
+
+from .allocator import Allocator
+from .index import NONE, Index, join, split
+from .schema import ORDER, PRIORITY, SERIAL, VERSION, Schema
+from .segment import Segment
+from .streams import StreamTable
+
+__all__ = ['Appended', 'Evicted', 'Piece', 'Store']
+
+ID_BYTES = 20
+# Evicting this share of the capacity at a time keeps its cost per step negligible.
+EVICT_SHARE = 1024
+
+
+class Piece(NamedTuple):
+    """`steps` rows of one chunk that fill out[row, offset : offset + steps]."""
+
+    segment: Segment
+    slot: int
+    begin: int
+    steps: int
+    row: int
+    offset: int
+
+
+class Evicted(NamedTuple):
+    """Rows [start, stop) of a chunk are gone."""
+
+    ordinal: int
+    start: int
+    stop: int
+
+
+class Appended(NamedTuple):
+    """What an insert did: per new row its position, start and number in its stream."""
+
+    positions: Array
+    starts: Array  # of the items that the rows complete, or NONE
+    counts: Array
+    evicted: list[Evicted]
+
+
+class Store:
+    """Rows of many streams, addressed by position, bounded by steps and bytes."""
+
+    def __init__(self, length: int, capacity: int | None, allocator: Allocator):
+        self.capacity = capacity
+        self.allocator = allocator
+        self.index = Index(length)
+        self.streams = StreamTable()
+        self.rows = 0  # live rows
+        self.next_order = 0
+        self.next_ordinal = 0
+        self._ages: list[tuple[int, int]] = []  # heap of (order of first row, ordinal)
+        self._quantum = max(1, (capacity or 0) // EVICT_SHARE)
+
+    @property
+    def schema(self) -> Schema | None:
+        return self.allocator.schema
+
+    def append(
+        self, steps: Batch, workers: list[int], serials: Array | None
+    ) -> Appended:
+        """Adds row i of [N, ...] to the stream of workers[i]; workers are distinct.
+
+        Rows whose serial number is not above the last of their stream are already
+        there and skipped.
+        """
+        slots = self.streams.slots(workers)
+        last = self.streams.serial[slots]
+        if serials is None:
+            serials = last + 1
+        elif not (serials > last).all():
+            fresh = np.flatnonzero(serials > last)
+            steps = {key: value[fresh] for key, value in steps.items()}
+            slots, serials = slots[fresh], serials[fresh]
+        if not len(slots):
+            return Appended(slots, slots, slots, [])
+        evicted = self._make_chunks(slots)
+        ordinals = self.streams.ordinal[slots]
+        indices = self.index.fills(ordinals)
+        self._write(ordinals, indices, steps, serials)
+        positions = join(ordinals, indices)
+        starts = self.index.extend(positions)
+        self._note(slots, ordinals, indices, serials)
+        if self.capacity and self.rows > self.capacity:
+            evicted += self._evict_rows(self.rows - self.capacity)
+        return Appended(positions, starts, self.streams.count[slots], evicted)
+
+    def plan(self, starts: Array, length: int) -> list[Piece]:
+        """Where the rows of the sequences from `starts` lie."""
+        table, base = self.index.table, self.index.base
+        pieces = []
+        ordinals, indices = (x.tolist() for x in split(starts))
+        for row, (ordinal, index) in enumerate(zip(ordinals, indices, strict=True)):
+            offset = 0
+            while offset < length:
+                at = ordinal - base
+                count = min(length - offset, int(table['fill'][at]) - index)
+                segment = self.allocator.segments[int(table['segment'][at])]
+                slot = int(table['slot'][at])
+                pieces.append(Piece(segment, slot, index, count, row, offset))
+                offset += count
+                ordinal, index = int(table['next'][at]), 0
+        return pieces
+
+    def groups(self, positions: Array) -> Iterable[tuple[Segment, Array, Array, Array]]:
+        """Splits positions [n] by segment: segment, which of them, slots, indices."""
+        ordinals, indices = split(positions)
+        rows = ordinals - self.index.base
+        table = self.index.table
+        numbers, slots = table['segment'][rows], table['slot'][rows]
+        for number in np.unique(numbers):
+            which = np.flatnonzero(numbers == number)
+            segment = self.allocator.segments[int(number)]
+            yield segment, which, slots[which], indices[which]
+
+    def read(self, name: str, positions: Array) -> Array:
+        """Values [n, ...] of one column at live positions [n]."""
+        column = next(iter(self.allocator.segments.values())).columns[name]
+        result = np.empty((len(positions), *column.shape[2:]), column.dtype)
+        for segment, which, slots, indices in self.groups(positions):
+            result[which] = segment.columns[name][slots, indices]
+        return result
+
+    def overwrite(self, positions: Array, values: Batch) -> None:
+        """Writes columns in place; the row's version is odd while that happens."""
+        for segment, which, slots, indices in self.groups(positions):
+            version = segment.columns[VERSION.name]
+            before = version[slots, indices] & ~np.uint32(1)
+            version[slots, indices] = before + np.uint32(1)
+            for name, value in values.items():
+                segment.columns[name][slots, indices] = value[which]
+            version[slots, indices] = before + np.uint32(2)
+
+    def write_priorities(self, positions: Array, values: Array) -> None:
+        for segment, which, slots, indices in self.groups(positions):
+            segment.columns[PRIORITY.name][slots, indices] = values[which]
+
+    def identify(self, starts: Array, length: int) -> Array:
+        """Step ids [n, length, 20] of sequences: store, ordinal, index."""
+        positions = self.index.shift(starts[:, None], np.arange(length))
+        ordinals, indices = split(positions)
+        ids = np.empty((*positions.shape, ID_BYTES), np.uint8)
+        ids[..., :8] = np.frombuffer(self.allocator.store_id, np.uint8)
+        ids[..., 8:16] = ordinals.astype('>i8')[..., None].view(np.uint8)
+        ids[..., 16:] = indices.astype('>u4')[..., None].view(np.uint8)
+        return ids
+
+    def find(self, ids: Array) -> Array:
+        """Positions [...] of step ids [..., 20]; NONE where they are evicted."""
+        ids = np.ascontiguousarray(ids)
+        own = ids[..., :8] == np.frombuffer(self.allocator.store_id, np.uint8)
+        ordinals = np.ascontiguousarray(ids[..., 8:16]).view('>i8')[..., 0]
+        indices = np.ascontiguousarray(ids[..., 16:]).view('>u4')[..., 0]
+        positions = join(ordinals.astype(np.int64), indices.astype(np.int64))
+        return np.where(own.all(-1) & self.index.alive(positions), positions, NONE)
+
+    def oldest(self) -> int:
+        """Order of the oldest row that is still there."""
+        return self._ages[0][0] if self._ages else self.next_order
+
+    def enter(self, ordinal: int, first: int, fill: int) -> None:
+        """Takes over the rows of a chunk that exists already, while loading."""
+        self.index.restore(ordinal, first, fill)
+        self.rows += fill - first
+        if fill > first:
+            self._push(ordinal)
+
+    def drop_dead(self, ordinal: int) -> None:
+        """Forgets a chunk without rows and frees its segment if it was the last."""
+        row = ordinal - self.index.base
+        self.streams.leave(int(self.index.table['stream'][row]), ordinal)
+        number = int(self.index.table['segment'][row])
+        self.index.remove(ordinal)
+        self.allocator.release(number)
+
+    def _make_chunks(self, slots: Array) -> list[Evicted]:
+        evicted: list[Evicted] = []
+        # Room for one stream may come from evicting the chunk of another.
+        for _ in range(len(slots) + 1):
+            ordinals = self.streams.ordinal[slots]
+            fills = self.index.fills(ordinals)
+            full = (ordinals == NONE) | (fills == self.allocator.chunksize)
+            if not full.any():
+                return evicted
+            for slot in slots[full].tolist():
+                while self.allocator.needs_eviction():
+                    evicted += self._evict_segment()
+                self._open_chunk(slot)
+        raise ReplayError(
+            f'replay.max_gb is too small: {len(slots)} streams write at once, but it '
+            f'does not hold one chunk for each. Raise it or lower replay.chunksize.'
+        )
+
+    def _open_chunk(self, slot: int) -> None:
+        prev = int(self.streams.ordinal[slot])
+        stream = self.streams.workers[slot]
+        ordinal = self.next_ordinal
+        number, place = self.allocator.take(ordinal, stream, prev)
+        self.next_ordinal += 1
+        self.index.add(ordinal, stream, prev, number, place)
+        if prev != NONE:
+            row = prev - self.index.base
+            before = self.allocator.segments[int(self.index.table['segment'][row])]
+            before.table['next'][self.index.table['slot'][row]] = ordinal
+        self.streams.ordinal[slot] = ordinal
+
+    def _write(
+        self, ordinals: Array, indices: Array, steps: Batch, serials: Array
+    ) -> None:
+        orders = self.next_order + np.arange(len(ordinals))
+        for segment, which, slots, at in self.groups(join(ordinals, indices)):
+            rows: Any = slice(None) if len(which) == len(ordinals) else which
+            columns = segment.columns
+            columns[SERIAL.name][slots, at] = serials[rows]
+            columns[ORDER.name][slots, at] = orders[rows]
+            columns[VERSION.name][slots, at] = 2
+            columns[PRIORITY.name][slots, at] = np.nan
+            for name, value in steps.items():
+                columns[name][slots, at] = value[rows]
+            # After the data: a row that is torn by a crash does not count.
+            segment.table['committed'][slots] = at + 1
+            segment.dirty = True
+
+    def _note(
+        self, slots: Array, ordinals: Array, indices: Array, serials: Array
+    ) -> None:
+        self.streams.serial[slots] = serials
+        self.streams.count[slots] += 1
+        begun = np.flatnonzero(indices == 0)
+        for i in begun.tolist():
+            heapq.heappush(self._ages, (self.next_order + i, int(ordinals[i])))
+        self.next_order += len(slots)
+        self.rows += len(slots)
+
+    def _evict_rows(self, count: int) -> list[Evicted]:
+        evicted = []
+        while count > 0:
+            ordinal = self._ages[0][1]
+            evicted.append(self._evict_from(ordinal, max(count, self._quantum)))
+            count -= evicted[-1].stop - evicted[-1].start
+        return evicted
+
+    def _evict_from(self, ordinal: int, count: int) -> Evicted:
+        """Evicts up to `count` rows of the chunk on top of the heap."""
+        heapq.heappop(self._ages)
+        row = ordinal - self.index.base
+        record = self.index.table[row]
+        first, fill = int(record['first']), int(record['fill'])
+        stop = min(first + count, fill)
+        segment = self.allocator.segments[int(record['segment'])]
+        segment.table['first'][record['slot']] = stop
+        self.index.evict(ordinal, stop)
+        self.rows -= stop - first
+        if stop == fill:
+            self.drop_dead(ordinal)
+        else:
+            self._push(ordinal)
+        return Evicted(ordinal, first, stop)
+
+    def _evict_segment(self) -> list[Evicted]:
+        """Evicts every chunk of the oldest segment."""
+        number = self.allocator.oldest()
+        table = self.index.table
+        mine = np.flatnonzero(table['live'] & (table['segment'] == number))
+        ordinals = set((mine + self.index.base).tolist())
+        self._ages = [age for age in self._ages if age[1] not in ordinals]
+        evicted = []
+        for ordinal in sorted(ordinals):
+            record = self.index.table[ordinal - self.index.base]
+            first, fill = int(record['first']), int(record['fill'])
+            self.index.evict(ordinal, fill)
+            self.rows -= fill - first
+            self.drop_dead(ordinal)
+            evicted.append(Evicted(ordinal, first, fill))
+        heapq.heapify(self._ages)
+        return evicted
+
+    def _push(self, ordinal: int) -> None:
+        record = self.index.table[ordinal - self.index.base]
+        segment = self.allocator.segments[int(record['segment'])]
+        order = segment.columns[ORDER.name][record['slot'], record['first']]
+        heapq.heappush(self._ages, (int(order), ordinal))

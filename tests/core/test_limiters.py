@@ -1,0 +1,153 @@
+"""Limiters: the ratio they keep, who may go, and that nobody waits without end."""
+
+import random
+import threading
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from embodied import limiters
+from embodied.core.errors import ConfigError
+
+
+def drive(limiter, steps, insert_sizes, sample_sizes, rng, check):
+    """Random requests from both sides; returns how often neither could go."""
+    stuck = 0
+    for _ in range(steps):
+        inserting, sampling = rng.choice(insert_sizes), rng.choice(sample_sizes)
+        sides = ['insert', 'sample']
+        rng.shuffle(sides)
+        moved = False
+        for side in sides:
+            size = inserting if side == 'insert' else sampling
+            if getattr(limiter, 'want_' + side)(size):
+                assert getattr(limiter, side)(size, timeout=0)
+                moved = True
+                check(size if side == 'sample' else None, inserting)
+                break
+        stuck += not moved
+    return stuck
+
+
+@pytest.mark.parametrize('train_ratio', [0.5, 8, 32, 512])
+@pytest.mark.parametrize('insert, sample', [(1, 16), (7, 13), (16, 16), (31, 5)])
+def test_samples_stay_within_the_band_at_every_moment(train_ratio, insert, sample):
+    limiter = limiters.RateLimiter.for_training(train_ratio, 16, 64, 65, streams=16)
+    ratio, minimum = Fraction(train_ratio) / 64, 16 * 65
+    worst = max(4 * 16, insert * ratio, sample)
+
+    def check(*_):
+        wanted = max(0, limiter.inserts - minimum) * ratio
+        assert abs(limiter.samples - wanted) <= worst
+
+    stuck = drive(limiter, 20_000, [insert], [sample], random.Random(0), check)
+    assert stuck == 0
+    wanted = float((limiter.inserts - minimum) * ratio)
+    if wanted > 100 * 64:
+        assert limiter.samples == pytest.approx(wanted, rel=0.02)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(
+    ratio=st.one_of(st.just(-1), st.floats(1e-3, 1e4)),
+    minimum=st.integers(1, 10_000),
+    tolerance=st.floats(0, 1000),
+    sizes=st.tuples(*[st.lists(st.integers(1, 200), min_size=1, max_size=3)] * 2),
+    seed=st.integers(0, 2**32),
+)
+def test_one_side_may_always_go(ratio, minimum, tolerance, sizes, seed):
+    limiter = limiters.RateLimiter(ratio, minimum, tolerance)
+    rng = random.Random(seed)
+    assert drive(limiter, 60, *sizes, rng, lambda *_: None) == 0
+    limiter.correct(inserts=rng.randrange(10**6), samples=rng.randrange(10**6))
+    assert drive(limiter, 10, *sizes, rng, lambda *_: None) == 0
+
+
+def test_sampling_waits_for_the_minimum_and_inserting_does_not():
+    limiter = limiters.RateLimiter(1.0, minimum=10, tolerance=2)
+    assert limiter.insert(9) and not limiter.want_sample()
+    assert limiter.insert(1) and limiter.want_sample()
+
+
+def test_a_request_is_admitted_whole_at_the_ratio_and_refused_beyond_the_band():
+    limiter = limiters.RateLimiter(0.5, minimum=4, tolerance=3)
+    limiter.insert(4)
+    assert limiter.want_insert(100) and limiter.want_sample(100)  # balance 0
+    limiter.insert(4)  # balance 2
+    assert limiter.want_insert(2) and not limiter.want_insert(3)
+    limiter.sample(5)  # balance -3
+    assert not limiter.want_sample(1) and limiter.want_insert(1000)
+
+
+def test_unlimited_ratio_keeps_the_minimum_only():
+    limiter = limiters.MinSize(5)
+    assert not limiter.want_sample()
+    limiter.insert(5)
+    assert limiter.sample(10**6, timeout=0) and limiter.insert(10**6, timeout=0)
+
+
+def test_waiting_ends_with_the_other_side():
+    limiter = limiters.RateLimiter(1.0, minimum=1, tolerance=1)
+    results = []
+    thread = threading.Thread(target=lambda: results.append(limiter.sample(1)))
+    thread.start()
+    assert limiter.insert(1)
+    thread.join(10)
+    assert results == [True]
+
+
+def test_stopping_wakes_every_waiter():
+    limiter = limiters.RateLimiter(1.0, minimum=1, tolerance=1)
+    results = []
+    threads = [
+        threading.Thread(target=lambda: results.append(limiter.sample(1)))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    limiter.stop()
+    for thread in threads:
+        thread.join(10)
+    assert results == [False] * 4
+
+
+def test_a_timeout_counts_nothing():
+    limiter = limiters.RateLimiter(1.0, minimum=3)
+    assert not limiter.sample(1, timeout=0.01)
+    assert limiter.samples == 0
+
+
+def test_corrected_counters_survive_save_and_load():
+    limiter = limiters.RateLimiter(2.0, minimum=1, tolerance=8)
+    limiter.insert(10)
+    limiter.sample(4)
+    limiter.correct(inserts=9, samples=2)
+    other = limiters.RateLimiter(2.0, minimum=1, tolerance=8)
+    other.load(limiter.save())
+    assert (other.inserts, other.samples, other.balance()) == (9, 2, 14.0)
+
+
+def test_minimum_of_training_grows_until_one_stream_holds_a_sequence():
+    limiter = limiters.RateLimiter.for_training(32, 16, 64, 65, streams=100)
+    limiter.insert(100 * 64)
+    assert not limiter.want_sample(16)
+    limiter.insert(1)
+    assert limiter.want_sample(16)
+
+
+@pytest.mark.parametrize(
+    'settings, reason',
+    [
+        ({'ratio': 0.0}, 'wait for it without end'),
+        ({'ratio': -2.0}, 'wait for it without end'),
+        ({'ratio': float('nan')}, 'wait for it without end'),
+        ({'ratio': 1.0, 'minimum': 0}, 'empty replay'),
+        ({'ratio': 1.0, 'tolerance': -1}, 'empty band'),
+        ({'ratio': 1.0, 'tolerance': float('inf')}, 'empty band'),
+    ],
+)
+def test_settings_that_would_deadlock_are_refused(settings, reason):
+    with pytest.raises(ConfigError, match=reason):
+        limiters.RateLimiter(**settings)
