@@ -172,8 +172,8 @@ def _check(ratio: float, minimum: int, tolerance: float) -> None:
     if not math.isfinite(ratio) or (ratio < smallest and ratio != UNLIMITED):
         raise ConfigError(
             f'A limiter with ratio={ratio} would never let sampling go on, so inserts '
-            f'would wait for it without end. Give at least {smallest}, or -1 to let both '
-            f'sides run freely.'
+            f'would wait for it without end. Give at least {smallest}, or -1 to let '
+            f'both sides run freely.'
         )
     if minimum < 1:
         raise ConfigError(

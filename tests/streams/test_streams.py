@@ -170,7 +170,7 @@ STREAMS = {
         streams.Consec(Counter(11), 3, 3, 2), amount=2
     ),
     'zip': lambda: streams.Zip(
-        [streams.Consec(Counter(11), 3, 3, 2), streams.Consec(Counter(7), 5, 1, 2)]
+        [streams.Consec(Counter(11), 3, 3, 2), streams.Consec(Counter(5), 3, 1, 2)]
     ),
     'map': lambda: streams.Map(streams.Consec(Counter(11), 3, 3, 2), dict),
     'mixer': lambda: streams.Mixer(
