@@ -117,9 +117,8 @@ def _conclude(
         return
     final = float(np.mean(scores))
     console.print(
-        f'Score of the last {len(scores)} episodes: [bold green]{final:.2f}[/] '
-        f'(random play {levels[RANDOM]:.2f}, optimum {levels[OPTIMUM]:.2f}): '
-        f'{gap_closed(final, levels):.0%} of the gap closed.'
+        f'Score of the last {len(scores)} episodes: [bold green]{final:.2f}[/], '
+        f'{gap_closed(final, levels):.0%} of the way from random play to the optimum.'
     )
 
 

@@ -16,7 +16,7 @@ __all__ = ['draw_curve', 'draw_prediction']
 SCALE = 2  # drawn larger and reduced, for smooth lines
 SIZE = (800, 450)
 MARGINS = (70, 30, 150, 60)  # left, top, right, bottom
-POINTS = 50  # of the curve
+POINTS, EPISODES = 50, 30  # of the curve at most, and episodes behind each at least
 INK, GRID, LINE, BAND = '#333333', '#dddddd', '#1f7a3d', '#cfe8d6'
 TICKS = 5
 
@@ -34,16 +34,17 @@ def draw_curve(
 ) -> Image.Image:
     """Mean score over environment steps with a band of its standard error."""
     axes = _Axes(max(steps), min(levels.values()), max(levels.values()))
-    parts = np.array_split(np.asarray(scores, np.float64), min(POINTS, len(scores)))
+    points = min(POINTS, -(-len(scores) // EPISODES))
+    parts = np.array_split(np.asarray(scores, np.float64), points)
     mean = np.array([part.mean() for part in parts])
     error = np.array([part.std() / math.sqrt(len(part)) for part in parts])
-    x = resample(steps, POINTS)
+    x = resample(steps, points)
     band = [*zip(x, mean + error, strict=True)]
     band += reversed([*zip(x, mean - error, strict=True)])
     axes.draw.polygon([axes.at(*point) for point in band], fill=BAND)
     axes.frame(title, levels)
-    points = [axes.at(*point) for point in zip(x, mean, strict=True)]
-    axes.draw.line(points, fill=LINE, width=3 * SCALE, joint='curve')
+    curve = [axes.at(*point) for point in zip(x, mean, strict=True)]
+    axes.draw.line(curve, fill=LINE, width=3 * SCALE, joint='curve')
     return axes.image.resize(SIZE, Image.Resampling.LANCZOS)
 
 

@@ -18,14 +18,17 @@ from .logger import Entry, scalars
 
 __all__ = ['Progress', 'TerminalOutput']
 
+WINDOW = 6  # newest writes over which scores and speeds are averaged
 SCORE = 'episode/score'
-EVAL_SCORE = 'eval_episode/score'
-ENV_RATE = 'fps/env'
-TRAIN_RATE = 'fps/train'
-REPLAY_FILL = 'replay/steps'
+SHOWN = {  # metric: name in the view, format, writes to average
+    SCORE: ('score', '{:.4g}', WINDOW),
+    'eval_episode/score': ('eval score', '{:.4g}', 1),
+    'fps/env': ('env steps/s', '{:,.0f}', WINDOW),
+    'fps/train': ('updates/s', '{:.3g}', WINDOW),
+    'replay/steps': ('replay', '{:,.0f}', 1),
+}
 
 ENDLESS = 10**10  # steps of a run that is meant to go on until somebody stops it
-RATE_WINDOW = 12  # writes over which the speed behind `time left` is taken
 FAR = 100 * 86_400.0  # seconds; a time left beyond this says nothing
 SPARK_WIDTH = 32
 WIDTH = 78
@@ -40,18 +43,21 @@ class Progress:
         self.steps = steps
         self.duration = duration
         self.step = 0
-        self.latest: dict[str, float] = {}
-        self.scores: list[float] = []
+        self.series: dict[str, list[float]] = {}
         self._begin = time.monotonic()
-        self._marks: collections.deque = collections.deque(maxlen=RATE_WINDOW)
+        self._marks: collections.deque = collections.deque(maxlen=WINDOW + 1)
 
     def update(self, entries: Sequence[Entry]) -> None:
         self.step = max(step for step, _, _ in entries)
         found = scalars(entries)
-        self.latest.update(found)
-        if SCORE in found:
-            self.scores.append(found[SCORE])
+        for name in SHOWN:
+            if name in found:
+                self.series.setdefault(name, []).append(found[name])
         self._marks.append((time.monotonic(), self.step))
+
+    @property
+    def scores(self) -> list[float]:
+        return self.series.get(SCORE, [])
 
     @property
     def elapsed(self) -> float:
@@ -77,18 +83,10 @@ class Progress:
 
     def figures(self) -> list[tuple[str, str]]:
         """Pairs of name and text, those that are known."""
-        named = [
-            ('score', SCORE, '{:.4g}'),
-            ('eval score', EVAL_SCORE, '{:.4g}'),
-            ('env steps/s', ENV_RATE, '{:,.0f}'),
-            ('updates/s', TRAIN_RATE, '{:.3g}'),
-            ('replay', REPLAY_FILL, '{:,.0f}'),
-        ]
-        pairs = [
-            (name, form.format(self.latest[key]))
-            for name, key, form in named
-            if key in self.latest
-        ]
+        pairs = []
+        for name, (label, form, window) in SHOWN.items():
+            if values := self.series.get(name, [])[-window:]:
+                pairs.append((label, form.format(sum(values) / len(values))))
         pairs.append(('elapsed', charts.duration(self.elapsed)))
         if self.left < FAR:
             pairs.append(('left', charts.duration(self.left)))
