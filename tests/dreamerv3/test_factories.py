@@ -1,0 +1,178 @@
+import functools
+import os
+import pickle
+import subprocess
+import sys
+
+import cloudpickle
+import numpy as np
+import pytest
+
+import embodied
+from dreamerv3 import config as config_lib
+from dreamerv3 import factories
+from embodied.core.errors import ConfigError
+
+
+def resolve(line=''):
+    return config_lib.resolve(['--configs', 'tiny', *line.split()])[0]
+
+
+def observe(env, steps=60):
+    """Rows of pixels along an episode after the other, with the same actions."""
+    rows = [env.step({'action': 1, 'reset': i == 0})['image'] for i in range(steps)]
+    return np.stack(rows)
+
+
+def fill(replay, config, steps=300, worker=0):
+    env = factories.make_env(config, 0)
+    agent = embodied.RandomAgent(env.obs_space, env.act_space, seed=0)
+    act = {'reset': True, 'action': np.int32(0)}
+    for _ in range(steps):
+        obs = env.step(act)
+        batch = {k: np.asarray(v)[None] for k, v in obs.items()}
+        act = {k: v[0] for k, v in agent.policy((), batch)[1].items()}
+        replay.add({**obs, **act}, worker)
+        act['reset'] = bool(obs['is_last'])
+
+
+def test_every_environment_has_a_seed_of_its_own():
+    config = resolve()
+    views = [observe(factories.make_env(config, i)) for i in range(3)]
+    views += [observe(factories.make_env(config, i, mode='eval')) for i in range(3)]
+    views += [observe(factories.make_env(resolve('--seed 1'), 0))]
+    for i, first in enumerate(views):
+        for second in views[i + 1 :]:
+            assert (first != second).any()
+
+
+def test_environments_repeat_with_the_same_seed():
+    config = resolve('--seed 7')
+    first, second = (observe(factories.make_env(config, 4)) for _ in range(2))
+    assert (first == second).all()
+
+
+def test_environment_gets_the_options_of_its_suite():
+    env = factories.make_env(resolve('--env.toy.size 24 --env.toy.board 12'), 0)
+    assert env.obs_space['image'].shape == (24, 24, 3)
+    env = factories.make_env(resolve('--task dummy_disc --env.dummy.size 8'), 0)
+    assert env.obs_space['image'].shape == (8, 8, 3)
+
+
+@pytest.mark.parametrize(
+    'line, mode, length, capacity',
+    [
+        ('', 'train', 16 + 1, 100_000),
+        ('--consec_train 3', 'train', 3 * 16 + 1, 100_000),
+        ('--report_length 8 --consec_report 2', 'eval', 2 * 8 + 1, 10_000),
+        ('--replay_context 0 --replay.size 500', 'eval', 16, 50),
+        ('--replay_context 4 --batch_length 32', 'train', 36, 100_000),
+    ],
+)
+def test_replay_keeps_sequences_for_its_mode(line, mode, length, capacity):
+    config = resolve(f'{line} --replay.online False')
+    replay = factories.make_replay(config, 'replay', mode)
+    assert replay.length == length
+    if capacity <= 100:
+        fill(replay, config, steps=4 * capacity)
+        assert length <= replay.stats()['steps'] <= 2 * capacity
+
+
+def test_replays_draw_from_different_seeds():
+    config = resolve('--replay.online False --report_length 16')
+    replays = [factories.make_replay(config, 'x', mode) for mode in ('train', 'eval')]
+    replays.append(factories.make_replay(resolve('--seed 2'), 'x', 'eval'))
+    draws = []
+    for replay in replays:
+        fill(replay, config)
+        draws.append(replay.sample(8, 'eval')['image'])
+    assert (draws[0] != draws[1]).any()
+    assert (draws[1] != draws[2]).any()
+
+
+@pytest.mark.parametrize(
+    'fracs', [(1, 0, 0), (0, 1, 0), (0, 0, 1), (0.5, 0.3, 0.2)], ids=str
+)
+def test_replay_draws_by_any_mixture(fracs):
+    names = ('uniform', 'priority', 'recency')
+    shares = zip(names, fracs, strict=True)
+    line = ' '.join(f'--replay.fracs.{name} {share}' for name, share in shares)
+    config = resolve(f'{line} --replay.online False')
+    replay = factories.make_replay(config, 'replay')
+    fill(replay, config)
+    batch = replay.sample(4, 'train')
+    assert batch['image'].shape == (4, 17, 16, 16, 3)
+
+
+def test_shares_that_do_not_add_up_are_refused():
+    with pytest.raises(ConfigError, match='sum to 1'):
+        factories.make_replay(resolve('--replay.fracs.recency 0.5'), 'replay')
+
+
+@pytest.mark.parametrize('mode, length', [('train', 8), ('report', 4), ('eval', 4)])
+def test_stream_cuts_sequences_into_consecutive_batches(mode, length):
+    line = '--batch_size 3 --batch_length 8 --report_length 4 --consec_train 2'
+    config = resolve(f'{line} --consec_report 3 --replay_context 1')
+    replay = factories.make_replay(config, 'x', 'eval' if mode == 'eval' else 'train')
+    fill(replay, config)
+    stream = factories.make_stream(config, replay, mode)
+    count = {'train': 2, 'report': 3, 'eval': 3}[mode]
+    batches = [next(stream) for _ in range(count + 1)]
+    assert [batch['consec'][0, 0] for batch in batches] == [*range(count), 0]
+    for batch in batches:
+        assert batch['image'].shape == (3, length + 1, 16, 16, 3)
+        assert batch['image'].flags['C_CONTIGUOUS']
+    for before, after in zip(batches[:-2], batches[1:-1], strict=True):
+        # The context of a batch is the last step of the one before.
+        assert (before['stepid'][:, -1] == after['stepid'][:, 0]).all()
+
+
+def test_reports_longer_than_the_replayed_sequences_are_refused():
+    config = resolve('--report_length 64')
+    replay = factories.make_replay(config, 'replay', 'train')
+    with pytest.raises(ConfigError, match='report_length'):
+        factories.make_stream(config, replay, 'report')
+
+
+def test_logger_has_the_outputs_that_were_asked_for(tmp_path, capfd):
+    flags = f'--logger.outputs jsonl video --logdir {tmp_path}'
+    logger = factories.make_logger(resolve(flags))
+    logger.add({'x': 1.0, 'picture': np.zeros((8, 8, 3), np.uint8)})
+    logger.close()
+    assert {p.name for p in tmp_path.iterdir()} == {'metrics.jsonl', 'videos'}
+    assert capfd.readouterr() == ('', '')
+
+
+def test_random_agent_plays_the_task():
+    agent = factories.make_agent(resolve('--random_agent True --task dummy_mixed'))
+    assert isinstance(agent, embodied.RandomAgent)
+    assert set(agent.act_space) == {'act_disc', 'act_cont', 'act_multi'}
+    assert not any(key.startswith('log/') for key in agent.obs_space)
+
+
+WORKER = """
+import pickle, sys
+for make in pickle.load(open(sys.argv[1], 'rb')):
+    make()
+heavy = {'jax', 'jaxlib', 'equinox', 'optax', 'matplotlib'}
+print(sorted(heavy & {name.partition('.')[0] for name in sys.modules}))
+"""
+
+
+@pytest.mark.parametrize('pickler', [pickle, cloudpickle])
+def test_workers_that_unpickle_factories_do_not_import_jax(tmp_path, pickler):
+    config = resolve(f'--logdir {tmp_path}')
+    bind = functools.partial
+    makers = [
+        bind(factories.make_env, config, 0),
+        bind(factories.make_env, config.update(task='gym_CartPole-v1'), 1, mode='eval'),
+        bind(factories.make_replay, config, 'replay'),
+        bind(factories.make_logger, config),
+    ]
+    path = tmp_path / 'makers.pkl'
+    path.write_bytes(pickler.dumps(makers))
+    env = {**os.environ, 'PYTHONPATH': os.pathsep.join(sys.path)}
+    command = [sys.executable, '-c', WORKER, str(path)]
+    result = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == '[]'
