@@ -85,7 +85,7 @@ class NormalizeAction(Wrapper):
         return {**self.env.act_space, self._key: space}
 
     def step(self, action: Mapping[str, Any]) -> dict[str, Any]:
-        value = np.asarray(action[self._key])
+        value = np.asarray(action[self._key], np.float64)
         # low (1 - a) / 2 + high (1 + a) / 2, which meets both bounds exactly.
         scaled = self._low * (1 - value) / 2 + self._high * (1 + value) / 2
         value = np.where(self._finite, scaled, value).astype(self._space.dtype)
