@@ -1,0 +1,23 @@
+"""Settings of every test: JAX on the CPU, and little time spent on compiling."""
+
+import os
+
+import pytest
+
+FASTEST_CACHED = 0.3  # seconds; quicker compilations are not worth a file
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Through the environment, so that subprocesses follow and nothing imports JAX.
+    settings = {
+        'JAX_PLATFORMS': 'cpu',
+        # Tests compile many programs and run each a few times.
+        'JAX_DISABLE_MOST_OPTIMIZATIONS': '1',
+    }
+    if config.cache is not None:
+        settings |= {
+            'JAX_COMPILATION_CACHE_DIR': str(config.cache.mkdir('jax')),
+            'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': str(FASTEST_CACHED),
+        }
+    for name, value in settings.items():
+        os.environ.setdefault(name, value)

@@ -1,0 +1,157 @@
+"""The training loss and its gradient agree with the oracle, in one piece.
+
+All that separates the parts of the loss from each other is in it: resets within the
+sequence, samples with straight-through gradients, stopped gradients, free nats.
+"""
+
+import agent_outputs
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracle
+import pytest
+import training_oracle
+from golden_names import by_golden_name
+
+from dreamerv3 import behavior
+from dreamerv3.returns import Range
+from dreamerv3.rssm import State
+
+TOLERANCE = 1e-5
+GRADIENT_TOLERANCE = 1e-4  # backward through time in float32
+BATCH, LENGTH, CONTEXT = 3, 5, 1
+# Each with a factor on the posterior's logits, for divergences around the free nats.
+PROBLEMS = {
+    'vectors': (
+        oracle.Problem(
+            image=None,
+            vectors={'position': 3},
+            tokens={'symbol': 5},
+            discrete={'jump': 2},
+            continuous={'move': 3},
+        ),
+        2.0,
+    ),
+    'images': (
+        oracle.Problem(
+            image=(16, 16, 3), mults=(2, 2), depth=4, discrete={'left': 3, 'right': 4}
+        ),
+        0.6,
+    ),
+}
+
+
+class Training:
+    """One call of the agent's loss, and all that the oracle needs to repeat it."""
+
+    def __init__(self, problem, sharpness, seed):
+        rng = np.random.default_rng(seed)
+        data = oracle.fresh(rng, problem, BATCH, CONTEXT + LENGTH)
+        data['params.dyn.obslogit.kernel'] *= sharpness
+        self.params = oracle.nest(data)['params']
+        self.setup = agent_outputs.setup(
+            problem, data, f'--replay_context={CONTEXT}', '--agent.imag_length=4'
+        )
+        obs, act = self.setup.inputs['obs'], self.setup.inputs['act']
+        self.obs = {k: v[:, CONTEXT:] for k, v in obs.items()}
+        self.previous = {k: v[:, CONTEXT - 1 : -1] for k, v in act.items()}
+        stored = _random_latents(rng, problem, (BATCH, CONTEXT + LENGTH))
+        consec = np.zeros((BATCH, CONTEXT + LENGTH), np.int32)
+        self.batch = {**obs, **act, **stored, 'consec': consec}
+        one_hot = lambda x: np.eye(problem.classes, dtype=np.float32)[x]
+        before = {k: v[:, CONTEXT - 1] for k, v in stored.items()}
+        self.start = (before['dyn/deter'], one_hot(before['dyn/stoch']))
+        self.key = jax.random.key(seed)
+        self.grad, self.total, self.aux = jax.jit(self._run)(self.setup.nets)
+        self.deter = np.asarray(self.aux['replay']['dyn/deter'])
+        self.stoch = one_hot(self.aux['replay']['dyn/stoch'])
+        self.rollout = self._rollout()
+
+    def _run(self, nets):
+        model, zero = self.setup.model, jnp.zeros(())
+        state = {'params': nets, 'slow': self.setup.slow, 'ranges': Range(zero, zero)}
+        loss = jax.value_and_grad(model.loss, has_aux=True)
+        carry = model.init_train(BATCH)
+        (total, aux), grad = loss(nets, state, carry, self.batch, self.key)
+        return grad, total, aux
+
+    def _rollout(self):
+        """The imagined states and actions, from the random numbers of the loss."""
+        model, nets = self.setup.model, self.setup.nets
+        noise = model._imag_noise(jax.random.split(self.key)[1], (BATCH, LENGTH))
+        flat = lambda x: x.reshape(-1, *x.shape[2:])
+        start = State(flat(self.deter), flat(self.stoch))
+        states, acts = jax.jit(behavior.imagine)(nets.dyn, nets.policy, start, noise)
+        # The oracle wants an action for the last state too, which counts nowhere.
+        repeat_last = lambda x: np.concatenate([x, x[:, -1:]], 1)
+        return {
+            'deter': np.float64(states.deter),
+            'stoch': np.float64(states.stoch),
+            'act': {k: repeat_last(np.asarray(v)) for k, v in acts.items()},
+        }
+
+    def expected(self, params):
+        return training_oracle.training_losses(
+            params, self.obs, self.previous, self.start, self.stoch, self.rollout
+        )
+
+
+def _random_latents(rng, problem, lead):
+    stoch = rng.integers(0, problem.classes, (*lead, problem.stoch), np.uint8)
+    deter = rng.standard_normal((*lead, problem.deter), np.float32)
+    return {'dyn/deter': deter, 'dyn/stoch': stoch}
+
+
+@pytest.fixture(scope='module', params=PROBLEMS)
+def training(request):
+    return Training(*PROBLEMS[request.param], seed=3)
+
+
+def test_inputs_cover_both_sides_of_free_nats_and_resets_in_the_middle(training):
+    divergence = training.expected(training.params)['dyn']
+    assert (divergence == 1).any()
+    assert (divergence > 1).any()
+    resets = training.obs['is_first'][:, 1:]
+    assert resets.any()
+    assert not resets.all()
+
+
+def test_every_loss_agrees(training):
+    expected = training.expected(training.params)
+    losses = training.aux['losses']
+    assert losses.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(losses[name], value.mean(), rtol=TOLERANCE)
+
+
+def test_the_total_is_the_weighted_sum(training):
+    expected = training_oracle.weighted_sum(training.expected(training.params))
+    np.testing.assert_allclose(training.total, expected, rtol=TOLERANCE)
+
+
+def test_the_gradient_of_the_total_agrees_for_every_tensor(training):
+    rng = np.random.default_rng(0)
+    function = lambda params: training_oracle.weighted_sum(training.expected(params))
+    for name, grad in by_golden_name(training.grad, training.setup.nets).items():
+        grad = np.float64(grad)
+        for direction in (rng.standard_normal(grad.shape), grad):
+            derived = oracle.directional(function, training.params, name, direction)
+            size = np.linalg.norm(grad) * np.linalg.norm(direction)
+            error = abs(derived - (grad * direction).sum())
+            assert size > 0, name
+            assert error <= GRADIENT_TOLERANCE * size, (name, error / size)
+
+
+def test_states_follow_the_recorded_steps(training):
+    deter, _, _ = training_oracle.observe(
+        training.params, training.obs, training.previous, training.start, training.stoch
+    )
+    assert oracle.relative_error(training.deter, deter) < TOLERANCE
+
+
+def test_imagination_starts_from_every_state_and_follows_the_core(training):
+    starts = training.rollout['deter'][:, 0]
+    size = training.deter.shape[-1]
+    np.testing.assert_array_equal(starts, training.deter.reshape(-1, size))
+    error = training_oracle.rollout_error(training.params, training.rollout)
+    assert error < TOLERANCE
