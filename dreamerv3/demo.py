@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import elements
 import numpy as np
@@ -37,14 +37,18 @@ FINAL_EPISODES = 100  # over which the final score is taken
 PICTURED = (2, 16)  # sequences and frames in the prediction picture
 
 
-def main(flags: Sequence[str], folder: str | os.PathLike = FOLDER) -> int:
+def main(
+    flags: Sequence[str],
+    folder: str | os.PathLike = FOLDER,
+    stream: IO[str] | None = None,
+) -> int:
     """Trains, shows the curve and leaves pictures. Flags change the demo's options."""
     stamp = datetime.datetime.now().strftime('%Y%m%dT%H%M%S')
     logdir = Path(folder).absolute() / stamp
     preset = ['--configs', 'tiny', 'demo', f'--logdir={logdir}']
     config, _ = config_lib.resolve([*preset, *flags])
     levels = levels_of(config)
-    console = Console(highlight=False)
+    console = Console(file=stream, highlight=False, soft_wrap=True)
     _introduce(console, config, levels)
     video = LastVideo()
     make_logger = functools.partial(_make_logger, config, levels, console, video)

@@ -34,7 +34,7 @@ def draw_curve(
 ) -> Image.Image:
     """Mean score over environment steps with a band of its standard error."""
     axes = _Axes(max(steps), min(levels.values()), max(levels.values()))
-    points = min(POINTS, -(-len(scores) // EPISODES))
+    points = min(POINTS, max(2, len(scores) // EPISODES), len(scores))
     parts = np.array_split(np.asarray(scores, np.float64), points)
     mean = np.array([part.mean() for part in parts])
     error = np.array([part.std() / math.sqrt(len(part)) for part in parts])

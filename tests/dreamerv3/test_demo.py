@@ -1,0 +1,116 @@
+"""One short run of the demo with the real agent, looked at from all sides."""
+
+import io
+import pathlib
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dreamerv3 import config as config_lib
+from dreamerv3 import demo, pictures
+from dreamerv3.main import main
+from embodied.logging import read_records
+
+METRICS = pathlib.Path(__file__).parents[2] / 'docs' / 'metrics.md'
+# Smallest networks that still compile everything the demo uses.
+FLAGS = ['--configs', 'tiny', 'demo', 'debug', r'--.*\.mults', '2', '4']
+FLAGS += ['--run.steps', '400', '--run.log_every', '0.5', '--agent.report_videos', '3']
+# Not of this run: only other scripts or environments write these.
+OTHERS = ('eval/', 'eval_episode/', 'episode/log/')
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp('demo')
+
+
+@pytest.fixture(scope='module')
+def output(folder):
+    stream = io.StringIO()
+    assert demo.main(FLAGS, folder, stream) == 0
+    return stream.getvalue()
+
+
+@pytest.fixture(scope='module')
+def logdir(output, folder):
+    (path,) = (p for p in folder.iterdir() if p.is_dir())
+    return path
+
+
+def test_demo_tells_what_it_does_and_how_it_went(output):
+    first, *_ = lines = output.splitlines()
+    assert '8 x 8 board' in first
+    assert '16 x 16 pixels' in first
+    assert 'Random play scores -0.75, perfect play 1.00.' in output
+    assert [line for line in lines if line.startswith('step ')]
+    score = re.search(r'last \d+ episodes: (-?\d\.\d\d), (-?\d+)% of the way', output)
+    final, share = float(score[1]), int(score[2])
+    assert share == pytest.approx(100 * (final + 0.75) / 1.75, abs=0.5)
+
+
+def test_demo_leaves_curve_and_prediction(output, folder, logdir):
+    for name in ('curve.png', 'prediction.png'):
+        assert name in output
+        assert (folder / name).read_bytes() == (logdir / name).read_bytes()
+    with Image.open(folder / 'curve.png') as image:
+        assert image.size == pictures.SIZE
+    with Image.open(folder / 'prediction.png') as image:
+        # Eight frames of two sequences: half of them green, half red.
+        assert image.width == pictures.LABELS + 8 * pictures.CELL
+        assert image.getpixel((pictures.LABELS, pictures.CAPTION)) == (0, 160, 0)
+        assert image.getpixel((image.width - 1, pictures.CAPTION)) == (200, 0, 0)
+
+
+def test_demo_folder_is_that_of_a_run(logdir):
+    names = {path.name for path in logdir.iterdir()}
+    assert names >= {'config.yaml', 'metrics.jsonl', 'scores.jsonl', 'ckpt', 'videos'}
+    assert read_records(logdir / 'metrics.jsonl')[-1]['step'] == 400
+
+
+def test_documented_metrics_are_those_that_a_run_writes(logdir):
+    written = set()
+    for record in read_records(logdir / 'metrics.jsonl'):
+        written |= record.keys() - {'step', 'time'}
+    table = METRICS.read_text().split('## Names')[1]
+    names = re.findall(r'^\| `([^`]+)` \|', table, re.MULTILINE)
+    to_regex = lambda name: re.sub(r'<\w+>', '.+', re.escape(name))
+    patterns = {name: re.compile(to_regex(name)) for name in names}
+    found = {
+        name: {m for m in written if p.fullmatch(m)} for name, p in patterns.items()
+    }
+    assert sorted(written - set().union(*found.values())) == []
+    unseen = [name for name, matches in found.items() if not matches]
+    assert [name for name in unseen if not name.startswith(OTHERS)] == []
+
+
+def test_preset_fits_into_five_minutes():
+    config, _ = config_lib.resolve(['--configs', 'tiny', 'demo'])
+    assert config.task == 'toy_catch'
+    assert config.env.toy.size == 16
+    assert 0 < config.run.duration <= 270
+
+
+def test_unknown_option_of_the_demo_is_refused(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(['demo', '--lr', '3']) == 2
+    assert '--agent.opt.lr' in capsys.readouterr().err
+    assert not (tmp_path / 'demo').exists()
+
+
+@pytest.mark.parametrize('episodes', [2, 31, 5000])
+def test_curve_rises_with_the_scores(episodes):
+    levels = {'random play': -0.75, 'optimum': 1.0}
+    steps = np.arange(1, episodes + 1) * 8
+    rows = []
+    for score in (-0.5, 0.75):
+        image = pictures.draw_curve(steps, np.full(episodes, score), levels, 'x')
+        distance = np.abs(np.asarray(image, int) - (31, 122, 61)).sum(-1)
+        rows.append(np.argwhere(distance < 30)[:, 0])  # of the green line
+    assert rows[1].max() < rows[0].min()
+
+
+def test_curve_of_a_single_episode_is_empty_but_there():
+    image = pictures.draw_curve([8], [1.0], {'random': -1.0, 'optimum': 1.0}, 'x')
+    assert image.size == pictures.SIZE
