@@ -49,7 +49,8 @@ class Actions:
             value = actions[name]
             lead = value.shape[: value.ndim - len(space.shape)]
             if space.discrete:
-                value = jax.nn.one_hot(value, num_classes(name, space))
+                index = value.astype(jnp.int32)
+                value = jax.nn.one_hot(index, num_classes(name, space))
             parts.append(value.astype(dtype).reshape(*lead, -1))
         return jnp.concatenate(parts, -1)
 

@@ -58,7 +58,8 @@ class Encoder(eqx.Module):
         for name, space in self.inputs.vectors.items():
             value = obs[name]
             if space.discrete:
-                value = jax.nn.one_hot(value, self.inputs.classes(name))
+                index = value.astype(jnp.int32)
+                value = jax.nn.one_hot(index, self.inputs.classes(name))
             elif self.symlog:
                 value = outputs.symlog(value.astype(jnp.float32))
             parts.append(value.astype(jnp.float32).reshape(*lead, -1))

@@ -50,7 +50,8 @@ class Categorical:
 
     def logp(self, index: jax.Array) -> jax.Array:
         # A sum with a one-hot mask: gathers are slow backwards on accelerators.
-        onehot = jax.nn.one_hot(index, self.logp_all.shape[-1])
+        classes = self.logp_all.shape[-1]
+        onehot = jax.nn.one_hot(index.astype(jnp.int32), classes)
         return (self.logp_all * onehot).sum(-1).sum(self.axes)
 
     def loss(self, index: jax.Array) -> jax.Array:
