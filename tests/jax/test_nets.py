@@ -1,0 +1,155 @@
+"""Layers: worked-out values, initial statistics, and the fast upsampling."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from embodied.jax import nets
+from embodied.jax.nets import conv as convs
+from embodied.jax.nets import init
+
+TRUNCATED = 2 * 1.1368  # largest weight, in units of the standard deviation
+
+
+def key():
+    return jax.random.key(0)
+
+
+@pytest.mark.parametrize(
+    ('make', 'shape', 'fan_in'),
+    [
+        (lambda: nets.Linear(key(), 300, 400), (300, 400), 300),
+        (lambda: nets.BlockLinear(key(), 800, 1600, 8), (8, 100, 200), 800),
+        (lambda: nets.Conv(key(), 16, 64), (5, 5, 16, 64), 25 * 16),
+        (lambda: nets.Conv(key(), 16, 64, upsample=True), (5, 5, 16, 64), 25 * 16),
+    ],
+    ids=['linear', 'block linear', 'conv', 'upsampling conv'],
+)
+def test_kernels_have_unit_gain_for_their_fan_in(make, shape, fan_in):
+    layer = make()
+    assert layer.kernel.shape == shape
+    assert layer.kernel.dtype == jnp.float32
+    weights = np.asarray(layer.kernel, np.float64) * np.sqrt(fan_in)
+    assert abs(weights.std() - 1) < 0.02
+    assert abs(weights.mean()) < 0.02
+    assert 0.97 * TRUNCATED < np.abs(weights).max() <= TRUNCATED * (1 + 1e-6)
+    assert not np.any(layer.bias)
+
+
+def test_weights_are_normal_below_the_truncation():
+    weights = np.asarray(init.kernel(key(), (400, 400), 1)) / 1.1368
+    # Of a normal cut at two deviations, 0.6827 / 0.9545 lies within one.
+    assert abs((np.abs(weights) < 1).mean() - 0.6827 / 0.9545) < 0.005
+
+
+@pytest.mark.parametrize('scale', [0.0, 0.01, 1.0])
+def test_output_scale_multiplies_the_initial_weights(scale):
+    full = nets.Linear(key(), 30, 40).kernel
+    np.testing.assert_allclose(
+        nets.Linear(key(), 30, 40, scale).kernel, scale * full, rtol=1e-6
+    )
+
+
+def test_different_keys_give_different_weights():
+    one, two = (nets.Linear(jax.random.key(i), 3, 3).kernel for i in range(2))
+    assert not np.allclose(one, two)
+
+
+def test_layers_of_a_stack_differ():
+    first, second = nets.MLP(key(), 8, 8, 2).layers
+    assert not np.allclose(first.linear.kernel, second.linear.kernel)
+
+
+def test_block_linear_keeps_the_groups_apart():
+    layer = nets.BlockLinear(key(), 4, 2, 2)
+    kernel = jnp.array([[[1.0], [2.0]], [[10.0], [20.0]]])
+    layer = _replace(layer, kernel=kernel, bias=jnp.array([0.5, 0.0]))
+    x = jnp.array([[1.0, 1.0, 2.0, 3.0]])
+    assert layer(x).tolist() == [[3.5, 80.0]]
+
+
+def test_norm_divides_by_the_root_mean_square():
+    norm = _replace(nets.RMSNorm(2), scale=jnp.array([1.0, 2.0]))
+    root = np.sqrt(12.5 + 1e-4)
+    np.testing.assert_allclose(
+        norm(jnp.array([3.0, 4.0])), [3 / root, 8 / root], rtol=1e-6
+    )
+
+
+def test_norm_keeps_its_statistics_in_float32():
+    # In bfloat16 a sum of 4096 equal squares would stop growing at 256 of them.
+    x = jnp.full((4096,), 3.0, jnp.bfloat16)
+    out = nets.RMSNorm(4096)(x)
+    assert out.dtype == jnp.bfloat16
+    assert np.all(out == 1)
+
+
+@pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize(
+    'make',
+    [
+        lambda: nets.Linear(key(), 4, 6),
+        lambda: nets.BlockLinear(key(), 4, 6, 2),
+        lambda: nets.Layer(key(), 4, 6),
+        lambda: nets.Conv(key(), 4, 6),
+        lambda: nets.ConvLayer(key(), 4, 6, pool=True),
+        lambda: nets.ConvLayer(key(), 4, 6, upsample=True),
+    ],
+    ids=['linear', 'block linear', 'layer', 'conv', 'pooled', 'upsampled'],
+)
+def test_computation_is_in_the_dtype_of_the_input(make, dtype):
+    layer = make()
+    out = layer(jnp.ones((2, 4, 4, 4), dtype))
+    assert out.dtype == dtype
+    assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(layer))
+
+
+def test_convolution_correlates_with_zero_padding():
+    image = jnp.arange(9.0).reshape(1, 3, 3, 1)
+    kernel = jnp.zeros((5, 5, 1, 1)).at[2, 3].set(1.0)  # the right neighbor
+    layer = _replace(nets.Conv(key(), 1, 1), kernel=kernel, bias=jnp.array([0.5]))
+    assert layer(image)[0, :, :, 0].tolist() == [
+        [1.5, 2.5, 0.5],
+        [4.5, 5.5, 0.5],
+        [7.5, 8.5, 0.5],
+    ]
+
+
+def test_pooling_takes_the_largest_of_four():
+    image = jnp.array([[1.0, 2, 0, 0], [4, 3, 0, 9]]).reshape(1, 2, 4, 1)
+    assert nets.max_pool(image)[0, :, :, 0].tolist() == [[4.0, 9.0]]
+
+
+def test_pooled_layer_pools_before_it_normalizes():
+    layer = nets.ConvLayer(key(), 2, 3, pool=True)
+    x = jax.random.normal(key(), (1, 4, 4, 2))
+    pooled = nets.max_pool(layer.conv(x))
+    np.testing.assert_allclose(layer(x), jax.nn.silu(layer.norm(pooled)), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ('height', 'width', 'inp', 'out'), [(1, 1, 1, 1), (3, 3, 2, 3), (4, 6, 3, 2)]
+)
+def test_upsampled_convolution_is_repetition_and_convolution(height, width, inp, out):
+    keys = jax.random.split(key(), 3)
+    x = jax.random.normal(keys[0], (2, height, width, inp))
+    kernel = jax.random.normal(keys[1], (5, 5, inp, out))
+    weight = jax.random.normal(keys[2], (2, 2 * height, 2 * width, out))
+
+    def slow(x, kernel):
+        return convs.conv(x.repeat(2, 1).repeat(2, 2), kernel)
+
+    score = lambda fn: lambda *args: (weight * fn(*args)).sum()
+    fast = convs.upsampled_conv
+    np.testing.assert_allclose(fast(x, kernel), slow(x, kernel), rtol=1e-4, atol=1e-4)
+    grad = lambda fn: jax.jit(jax.grad(score(fn), (0, 1)))(x, kernel)
+    ours, expected = grad(fast), grad(slow)
+    for one, two in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4)
+
+
+def _replace(module, **values):
+    where = lambda x: [getattr(x, name) for name in values]
+    return eqx.tree_at(where, module, list(values.values()))
