@@ -24,20 +24,18 @@ class Decoder(eqx.Module):
     inputs: Inputs = eqx.field(static=True)
 
     def __init__(
-        self, key: jax.Array, inputs: Inputs, deter: int, flat: int, config: Any
+        self, init: nets.Init, inputs: Inputs, deter: int, flat: int, config: Any
     ):
-        key_mlp, key_vec, key_img = jax.random.split(key, 3)
         self.inputs = inputs
         self.mlp, self.vectors, self.image = None, {}, None
         if inputs.vectors:
-            self.mlp = nets.MLP(key_mlp, flat + deter, config.units, config.layers)
-            keys = jax.random.split(key_vec, len(inputs.vectors))
+            self.mlp = nets.MLP(init, flat + deter, config.units, config.layers)
             self.vectors = {
-                name: nets.Linear(k, config.units, flat_size(name, space))
-                for k, (name, space) in zip(keys, inputs.vectors.items(), strict=True)
+                name: nets.Linear(init, config.units, flat_size(name, space))
+                for name, space in inputs.vectors.items()
             }
         if inputs.images:
-            self.image = ImageDecoder(key_img, inputs, deter, flat, config)
+            self.image = ImageDecoder(init, inputs, deter, flat, config)
 
     def __call__(self, state: State) -> dict[str, Any]:
         lead = state.deter.shape[:-1]
@@ -91,23 +89,22 @@ class ImageDecoder(eqx.Module):
     shape: tuple[int, int, int] = eqx.field(static=True)
 
     def __init__(
-        self, key: jax.Array, inputs: Inputs, deter: int, flat: int, config: Any
+        self, init: nets.Init, inputs: Inputs, deter: int, flat: int, config: Any
     ):
-        keys = iter(jax.random.split(key, 4 + len(config.mults)))
         depths = [m * config.depth for m in reversed(config.mults)]
         self.shape = (*inputs.smallest_map(config.mults), depths[0])
         size = int(np.prod(self.shape))
-        self.from_deter = nets.BlockLinear(next(keys), deter, size, config.blocks)
+        self.from_deter = nets.BlockLinear(init, deter, size, config.blocks)
         self.from_stoch = (
-            nets.Layer(next(keys), flat, 2 * config.units),
-            nets.Linear(next(keys), 2 * config.units, size),
+            nets.Layer(init, flat, 2 * config.units),
+            nets.Linear(init, 2 * config.units, size),
         )
         self.norm = nets.RMSNorm(depths[0])
         self.stages = tuple(
-            nets.ConvLayer(next(keys), i, o, upsample=True)
+            nets.ConvLayer(init, i, o, upsample=True)
             for i, o in zip(depths[:-1], depths[1:], strict=True)
         )
-        self.out = nets.Conv(next(keys), depths[-1], inputs.channels, upsample=True)
+        self.out = nets.Conv(init, depths[-1], inputs.channels, upsample=True)
 
     def __call__(self, state: State) -> jax.Array:
         lead = state.deter.shape[:-1]

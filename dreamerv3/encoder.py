@@ -25,21 +25,19 @@ class Encoder(eqx.Module):
     symlog: bool = eqx.field(static=True)
     size: int = eqx.field(static=True)
 
-    def __init__(self, key: jax.Array, inputs: Inputs, config: Any):
-        key_mlp, key_cnn = jax.random.split(key)
+    def __init__(self, init: nets.Init, inputs: Inputs, config: Any):
         self.inputs = inputs
         self.symlog = config.symlog
         self.mlp, self.cnn, self.size = None, (), 0
         if inputs.vectors:
             width = inputs.vector_size
-            self.mlp = nets.MLP(key_mlp, width, config.units, config.layers)
+            self.mlp = nets.MLP(init, width, config.units, config.layers)
             self.size += config.units
         if inputs.images:
             channels = [inputs.channels, *(m * config.depth for m in config.mults)]
-            keys = jax.random.split(key_cnn, len(config.mults))
             self.cnn = tuple(
-                nets.ConvLayer(k, i, o, pool=True)
-                for k, i, o in zip(keys, channels[:-1], channels[1:], strict=True)
+                nets.ConvLayer(init, i, o, pool=True)
+                for i, o in zip(channels[:-1], channels[1:], strict=True)
             )
             height, width = inputs.smallest_map(config.mults)
             self.size += height * width * channels[-1]

@@ -22,10 +22,9 @@ class ScalarHead(eqx.Module):
     mlp: nets.MLP
     out: nets.Linear
 
-    def __init__(self, key: jax.Array, inp: int, config: Any):
-        keys = jax.random.split(key)
-        self.mlp = nets.MLP(keys[0], inp, config.units, config.layers)
-        self.out = nets.Linear(keys[1], config.units, config.bins, scale=0.0)
+    def __init__(self, init: nets.Init, inp: int, config: Any):
+        self.mlp = nets.MLP(init, inp, config.units, config.layers)
+        self.out = nets.Linear(init, config.units, config.bins, scale=0.0)
 
     def __call__(self, feat: jax.Array) -> outputs.TwoHot:
         bins = outputs.symexp_bins(self.out.bias.shape[0])
@@ -38,10 +37,9 @@ class BinaryHead(eqx.Module):
     mlp: nets.MLP
     out: nets.Linear
 
-    def __init__(self, key: jax.Array, inp: int, config: Any):
-        keys = jax.random.split(key)
-        self.mlp = nets.MLP(keys[0], inp, config.units, config.layers)
-        self.out = nets.Linear(keys[1], config.units, 1)
+    def __init__(self, init: nets.Init, inp: int, config: Any):
+        self.mlp = nets.MLP(init, inp, config.units, config.layers)
+        self.out = nets.Linear(init, config.units, 1)
 
     def __call__(self, feat: jax.Array) -> outputs.Bernoulli:
         return outputs.Bernoulli(self.out(self.mlp(feat))[..., 0])
@@ -59,19 +57,18 @@ class Policy(eqx.Module):
     minstd: float = eqx.field(static=True)
     maxstd: float = eqx.field(static=True)
 
-    def __init__(self, key: jax.Array, inp: int, actions: Actions, config: Any):
-        keys = iter(jax.random.split(key, 1 + 2 * len(actions.spaces)))
-        self.mlp = nets.MLP(next(keys), inp, config.units, config.layers)
+    def __init__(self, init: nets.Init, inp: int, actions: Actions, config: Any):
+        self.mlp = nets.MLP(init, inp, config.units, config.layers)
         self.actions, self.unimix = actions, config.unimix
         self.minstd, self.maxstd = config.minstd, config.maxstd
         self.logits, self.means, self.stds = {}, {}, {}
         for name, space in actions.spaces.items():
             width = (config.units, flat_size(name, space))
             if space.discrete:
-                self.logits[name] = nets.Linear(next(keys), *width, POLICY_SCALE)
+                self.logits[name] = nets.Linear(init, *width, POLICY_SCALE)
             else:
-                self.means[name] = nets.Linear(next(keys), *width, POLICY_SCALE)
-                self.stds[name] = nets.Linear(next(keys), *width, POLICY_SCALE)
+                self.means[name] = nets.Linear(init, *width, POLICY_SCALE)
+                self.stds[name] = nets.Linear(init, *width, POLICY_SCALE)
 
     def __call__(self, feat: jax.Array) -> dict[str, Any]:
         x = self.mlp(feat)

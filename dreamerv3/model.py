@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from embodied.core.base import Spaces
+from embodied.jax import nets
 from embodied.jax.model import Model, TrainResult
 
 from . import behavior, latents
@@ -39,17 +40,16 @@ class Nets(eqx.Module):
     policy: Policy
     value: ScalarHead
 
-    def __init__(self, key: jax.Array, inputs: Inputs, actions: Actions, config: Any):
-        keys = iter(jax.random.split(key, 7))
+    def __init__(self, init: nets.Init, inputs: Inputs, actions: Actions, config: Any):
         deter, flat = config.dyn.deter, config.dyn.stoch * config.dyn.classes
         feat = deter + flat
-        self.enc = Encoder(next(keys), inputs, config.enc)
-        self.dyn = RSSM(next(keys), self.enc.size, actions.size, config.dyn)
-        self.dec = Decoder(next(keys), inputs, deter, flat, config.dec)
-        self.reward = ScalarHead(next(keys), feat, config.reward)
-        self.cont = BinaryHead(next(keys), feat, config.cont)
-        self.policy = Policy(next(keys), feat, actions, config.policy)
-        self.value = ScalarHead(next(keys), feat, config.value)
+        self.enc = Encoder(init, inputs, config.enc)
+        self.dyn = RSSM(init, self.enc.size, actions.size, config.dyn)
+        self.dec = Decoder(init, inputs, deter, flat, config.dec)
+        self.reward = ScalarHead(init, feat, config.reward)
+        self.cont = BinaryHead(init, feat, config.cont)
+        self.policy = Policy(init, feat, actions, config.policy)
+        self.value = ScalarHead(init, feat, config.value)
 
 
 class Dreamer(Model):
@@ -77,7 +77,8 @@ class Dreamer(Model):
         return latents.latent_spaces(self.config.dyn, self.dtype)
 
     def init(self, key: jax.Array) -> dict[str, Any]:
-        params = Nets(key, self.inputs, self.actions, self.config)
+        make = lambda init: Nets(init, self.inputs, self.actions, self.config)
+        params = nets.build(make, key)
         return {
             'params': params,
             # A copy: both are donated to the train step, which takes a buffer once.
@@ -167,19 +168,16 @@ class Dreamer(Model):
         key_world, key_imag = jax.random.split(key)
         sequence = cut_context(batch, carry, self.context, params.dyn, self.dtype)
         states, losses, metrics = self.world_losses(params, sequence, key_world)
+        replay = latents.pack(states)
+        if self.prioritized:
+            steps = [self._scale(k) * x for k, x in losses.items()]
+            replay['priority'] = jnp.stack(steps).sum(0)
         more, ranges, imag_metrics = self.behavior_losses(
             params, state, states, sequence.batch, key_imag
         )
         losses |= more
-        scales = {k: self._scale(k) for k in losses}
         means = {k: x.mean() for k, x in losses.items()}
-        total = sum(scales[k] * means[k] for k in losses)
-        replay = latents.pack(states)
-        if self.prioritized:
-            per_step = (
-                k for k, x in losses.items() if x.shape == states.deter.shape[:2]
-            )
-            replay['priority'] = sum(scales[k] * losses[k] for k in per_step)
+        total = jnp.stack([self._scale(k) * x for k, x in means.items()]).sum()
         last = jax.tree.map(lambda x: x[:, -1], (states, sequence.batch))
         action = {k: last[1][k] for k in carry.action}
         aux = {
@@ -247,7 +245,9 @@ class Dreamer(Model):
             params.value(replayed),
             state['slow'](replayed),
             ret[:, 0].reshape(shape),
-            *(batch[k] for k in ('reward', 'is_last', 'is_terminal')),
+            batch['reward'],
+            batch['is_last'],
+            batch['is_terminal'],
             self.config,
         )
         return losses, ranges, metrics
@@ -276,14 +276,12 @@ class Dreamer(Model):
         sequence = jax.tree.map(lambda x: x[:count], sequence)
         seen = sequence.batch['is_first'].shape[1] // 2
         key_seen, key_rest = jax.random.split(key)
-        cut = lambda part: lambda x: x[:, part]
-        first = jax.tree.map(
-            cut(slice(None, seen)), (sequence.batch, sequence.previous)
-        )
+        recorded = (sequence.batch, sequence.previous)
+        batch, previous = jax.tree.map(lambda x: x[:, :seen], recorded)
         known, _, _ = self._posterior(
-            params, Sequence(*first, sequence.start), key_seen
+            params, Sequence(batch, previous, sequence.start), key_seen
         )
-        previous = jax.tree.map(cut(slice(seen, None)), sequence.previous)
+        previous = jax.tree.map(lambda x: x[:, seen:], sequence.previous)
         action = self.actions.vector(previous, self.dtype)
         start = jax.tree.map(lambda x: x[:, -1], known)
         noise = self._gumbel(key_rest, action.shape[:2])
@@ -311,7 +309,7 @@ class Dreamer(Model):
         prior = params.dyn.prior_of(states.deter)
         return states, params.dyn.dist(logit), params.dyn.dist(prior)
 
-    def _imag_noise(self, key: jax.Array, shape: tuple[int, int]) -> Any:
+    def _imag_noise(self, key: jax.Array, shape: tuple[int, ...]) -> Any:
         key_state, key_action = jax.random.split(key)
         lead = (self.config.imag_length, shape[0] * shape[1])
         return self._gumbel(key_state, lead), self.actions.noise(key_action, lead)

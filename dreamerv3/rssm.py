@@ -48,24 +48,23 @@ class RSSM(eqx.Module):
     classes: int = eqx.field(static=True)
     unimix: float = eqx.field(static=True)
 
-    def __init__(self, key: jax.Array, tokens: int, actions: int, config: Any):
-        keys = iter(jax.random.split(key, 9))
+    def __init__(self, init: nets.Init, tokens: int, actions: int, config: Any):
         deter, hidden, blocks = config.deter, config.hidden, config.blocks
         flat = config.stoch * config.classes
         self.stoch, self.classes = config.stoch, config.classes
         self.unimix = config.unimix
-        self.deter_in = nets.Layer(next(keys), deter, hidden)
-        self.stoch_in = nets.Layer(next(keys), flat, hidden)
-        self.action_in = nets.Layer(next(keys), actions, hidden)
+        self.deter_in = nets.Layer(init, deter, hidden)
+        self.stoch_in = nets.Layer(init, flat, hidden)
+        self.action_in = nets.Layer(init, actions, hidden)
         # Each block sees its own slice of deter, then the three inputs in full.
         width = deter + blocks * 3 * hidden
-        self.hidden = nets.BlockLinear(next(keys), width, deter, blocks)
+        self.hidden = nets.BlockLinear(init, width, deter, blocks)
         self.hidden_norm = nets.RMSNorm(deter)
-        self.gru = nets.BlockLinear(next(keys), deter, 3 * deter, blocks)
-        self.post = nets.Layer(next(keys), deter + tokens, hidden)
-        self.post_logit = nets.Linear(next(keys), hidden, flat)
-        self.prior = nets.MLP(next(keys), deter, hidden, 2)
-        self.prior_logit = nets.Linear(next(keys), hidden, flat)
+        self.gru = nets.BlockLinear(init, deter, 3 * deter, blocks)
+        self.post = nets.Layer(init, deter + tokens, hidden)
+        self.post_logit = nets.Linear(init, hidden, flat)
+        self.prior = nets.MLP(init, deter, hidden, 2)
+        self.prior_logit = nets.Linear(init, hidden, flat)
 
     @property
     def deter(self) -> int:

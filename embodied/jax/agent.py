@@ -205,7 +205,7 @@ class Agent(base.Agent):
     def _select(self, batch: base.Batch) -> base.Batch:
         return {k: batch[k] for k in self.model.batch_keys}
 
-    def _next_count(self, stream: int) -> np.ndarray:
+    def _next_count(self, stream: int) -> np.uint32:
         self._counts[stream] += 1
         return np.uint32(self._counts[stream])
 

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import init
+from .init import Init
 from .norm import RMSNorm
 
 __all__ = ['Conv', 'ConvLayer', 'max_pool']
@@ -23,9 +23,9 @@ class Conv(eqx.Module):
     bias: jax.Array
     upsample: bool = eqx.field(static=True)
 
-    def __init__(self, key: jax.Array, inp: int, out: int, upsample: bool = False):
+    def __init__(self, init: Init, inp: int, out: int, upsample: bool = False):
         shape = (WIDTH, WIDTH, inp, out)
-        self.kernel = init.kernel(key, shape, WIDTH * WIDTH * inp)
+        self.kernel = init.kernel(shape, WIDTH * WIDTH * inp)
         self.bias = jnp.zeros(out, jnp.float32)
         self.upsample = upsample
 
@@ -44,13 +44,13 @@ class ConvLayer(eqx.Module):
 
     def __init__(
         self,
-        key: jax.Array,
+        init: Init,
         inp: int,
         out: int,
         pool: bool = False,
         upsample: bool = False,
     ):
-        self.conv = Conv(key, inp, out, upsample)
+        self.conv = Conv(init, inp, out, upsample)
         self.norm = RMSNorm(out)
         self.pool = pool
 

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from . import init
+from .init import Init
 
 __all__ = ['BlockLinear', 'Linear']
 
@@ -15,8 +15,8 @@ class Linear(eqx.Module):
     kernel: jax.Array
     bias: jax.Array
 
-    def __init__(self, key: jax.Array, inp: int, out: int, scale: float = 1.0):
-        self.kernel = init.kernel(key, (inp, out), inp, scale)
+    def __init__(self, init: Init, inp: int, out: int, scale: float = 1.0):
+        self.kernel = init.kernel((inp, out), inp, scale)
         self.bias = jnp.zeros(out, jnp.float32)
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -32,9 +32,9 @@ class BlockLinear(eqx.Module):
     kernel: jax.Array
     bias: jax.Array
 
-    def __init__(self, key: jax.Array, inp: int, out: int, blocks: int):
+    def __init__(self, init: Init, inp: int, out: int, blocks: int):
         shape = (blocks, inp // blocks, out // blocks)
-        self.kernel = init.kernel(key, shape, inp)
+        self.kernel = init.kernel(shape, inp)
         self.bias = jnp.zeros(out, jnp.float32)
 
     def __call__(self, x: jax.Array) -> jax.Array:

@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax
 
+from .init import Init
 from .linear import Linear
 from .norm import RMSNorm
 
@@ -15,8 +16,8 @@ class Layer(eqx.Module):
     linear: Linear
     norm: RMSNorm
 
-    def __init__(self, key: jax.Array, inp: int, out: int):
-        self.linear = Linear(key, inp, out)
+    def __init__(self, init: Init, inp: int, out: int):
+        self.linear = Linear(init, inp, out)
         self.norm = RMSNorm(out)
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -28,12 +29,10 @@ class MLP(eqx.Module):
 
     layers: tuple[Layer, ...]
 
-    def __init__(self, key: jax.Array, inp: int, units: int, layers: int):
+    def __init__(self, init: Init, inp: int, units: int, layers: int):
         widths = [inp, *[units] * layers]
-        keys = jax.random.split(key, layers)
         self.layers = tuple(
-            Layer(k, i, o)
-            for k, i, o in zip(keys, widths[:-1], widths[1:], strict=True)
+            Layer(init, i, o) for i, o in zip(widths[:-1], widths[1:], strict=True)
         )
 
     def __call__(self, x: jax.Array) -> jax.Array:
