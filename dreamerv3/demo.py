@@ -29,7 +29,7 @@ from . import main as main_lib
 from . import pictures
 from .folder import RunFolder
 
-__all__ = ['gap_closed', 'levels_of', 'main']
+__all__ = ['OPTIMUM', 'RANDOM', 'gap_closed', 'levels_of', 'main']
 
 FOLDER = 'demo'
 RANDOM, OPTIMUM = 'random play', 'optimum'

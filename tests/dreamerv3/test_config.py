@@ -1,3 +1,6 @@
+import pathlib
+import re
+
 import elements
 import pytest
 
@@ -203,3 +206,13 @@ def test_each_option_has_one_line_and_a_comment():
     options = [line for line in lines if line.split('#')[0].rstrip()[-1] != ':']
     assert len(options) == len(resolve().flat)
     assert [line for line in options if ' # ' not in line] == []
+
+
+def test_commands_of_the_quickstart_resolve():
+    guide = pathlib.Path(__file__).parents[2] / 'docs' / 'quickstart.md'
+    lines = re.findall(r'^dreamer \w+(?: [^#\n]*)?', guide.read_text(), re.MULTILINE)
+    commands = [line.replace('...', '').split()[1:] for line in lines]
+    assert len(commands) >= 6
+    for name, *flags in commands:
+        if name in config_lib.CHOICES['script']:
+            config_lib.resolve(flags)
