@@ -8,27 +8,26 @@ import pytest
 
 from embodied.jax import nets
 from embodied.jax.nets import conv as convs
-from embodied.jax.nets import init
 
 TRUNCATED = 2 * 1.1368  # largest weight, in units of the standard deviation
 
 
-def key():
-    return jax.random.key(0)
+def build(make, seed=0):
+    return nets.build(make, jax.random.key(seed))
 
 
 @pytest.mark.parametrize(
     ('make', 'shape', 'fan_in'),
     [
-        (lambda: nets.Linear(key(), 300, 400), (300, 400), 300),
-        (lambda: nets.BlockLinear(key(), 800, 1600, 8), (8, 100, 200), 800),
-        (lambda: nets.Conv(key(), 16, 64), (5, 5, 16, 64), 25 * 16),
-        (lambda: nets.Conv(key(), 16, 64, upsample=True), (5, 5, 16, 64), 25 * 16),
+        (lambda init: nets.Linear(init, 300, 400), (300, 400), 300),
+        (lambda init: nets.BlockLinear(init, 800, 1600, 8), (8, 100, 200), 800),
+        (lambda init: nets.Conv(init, 16, 64), (5, 5, 16, 64), 25 * 16),
+        (lambda init: nets.Conv(init, 16, 64, upsample=True), (5, 5, 16, 64), 25 * 16),
     ],
     ids=['linear', 'block linear', 'conv', 'upsampling conv'],
 )
 def test_kernels_have_unit_gain_for_their_fan_in(make, shape, fan_in):
-    layer = make()
+    layer = build(make)
     assert layer.kernel.shape == shape
     assert layer.kernel.dtype == jnp.float32
     weights = np.asarray(layer.kernel, np.float64) * np.sqrt(fan_in)
@@ -39,31 +38,33 @@ def test_kernels_have_unit_gain_for_their_fan_in(make, shape, fan_in):
 
 
 def test_weights_are_normal_below_the_truncation():
-    weights = np.asarray(init.kernel(key(), (400, 400), 1)) / 1.1368
+    layer = build(lambda init: nets.Linear(init, 400, 400))
+    weights = np.asarray(layer.kernel) * np.sqrt(400) / 1.1368
     # Of a normal cut at two deviations, 0.6827 / 0.9545 lies within one.
     assert abs((np.abs(weights) < 1).mean() - 0.6827 / 0.9545) < 0.005
 
 
 @pytest.mark.parametrize('scale', [0.0, 0.01, 1.0])
 def test_output_scale_multiplies_the_initial_weights(scale):
-    full = nets.Linear(key(), 30, 40).kernel
-    np.testing.assert_allclose(
-        nets.Linear(key(), 30, 40, scale).kernel, scale * full, rtol=1e-6
-    )
+    full = build(lambda init: nets.Linear(init, 30, 40)).kernel
+    scaled = build(lambda init: nets.Linear(init, 30, 40, scale)).kernel
+    np.testing.assert_allclose(scaled, scale * full, rtol=1e-6)
 
 
 def test_different_keys_give_different_weights():
-    one, two = (nets.Linear(jax.random.key(i), 3, 3).kernel for i in range(2))
-    assert not np.allclose(one, two)
+    make = lambda init: nets.Linear(init, 3, 3)
+    assert not np.allclose(build(make, 0).kernel, build(make, 1).kernel)
+    np.testing.assert_array_equal(build(make, 0).kernel, build(make, 0).kernel)
 
 
 def test_layers_of_a_stack_differ():
-    first, second = nets.MLP(key(), 8, 8, 2).layers
-    assert not np.allclose(first.linear.kernel, second.linear.kernel)
+    first, second = build(lambda init: nets.MLP(init, 8, 8, 2)).layers
+    weights = [np.ravel(x.linear.kernel) for x in (first, second)]
+    assert not set(weights[0]) & set(weights[1])
 
 
 def test_block_linear_keeps_the_groups_apart():
-    layer = nets.BlockLinear(key(), 4, 2, 2)
+    layer = build(lambda init: nets.BlockLinear(init, 4, 2, 2))
     kernel = jnp.array([[[1.0], [2.0]], [[10.0], [20.0]]])
     layer = _replace(layer, kernel=kernel, bias=jnp.array([0.5, 0.0]))
     x = jnp.array([[1.0, 1.0, 2.0, 3.0]])
@@ -90,17 +91,17 @@ def test_norm_keeps_its_statistics_in_float32():
 @pytest.mark.parametrize(
     'make',
     [
-        lambda: nets.Linear(key(), 4, 6),
-        lambda: nets.BlockLinear(key(), 4, 6, 2),
-        lambda: nets.Layer(key(), 4, 6),
-        lambda: nets.Conv(key(), 4, 6),
-        lambda: nets.ConvLayer(key(), 4, 6, pool=True),
-        lambda: nets.ConvLayer(key(), 4, 6, upsample=True),
+        lambda init: nets.Linear(init, 4, 6),
+        lambda init: nets.BlockLinear(init, 4, 6, 2),
+        lambda init: nets.Layer(init, 4, 6),
+        lambda init: nets.Conv(init, 4, 6),
+        lambda init: nets.ConvLayer(init, 4, 6, pool=True),
+        lambda init: nets.ConvLayer(init, 4, 6, upsample=True),
     ],
     ids=['linear', 'block linear', 'layer', 'conv', 'pooled', 'upsampled'],
 )
 def test_computation_is_in_the_dtype_of_the_input(make, dtype):
-    layer = make()
+    layer = build(make)
     out = layer(jnp.ones((2, 4, 4, 4), dtype))
     assert out.dtype == dtype
     assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(layer))
@@ -109,7 +110,8 @@ def test_computation_is_in_the_dtype_of_the_input(make, dtype):
 def test_convolution_correlates_with_zero_padding():
     image = jnp.arange(9.0).reshape(1, 3, 3, 1)
     kernel = jnp.zeros((5, 5, 1, 1)).at[2, 3].set(1.0)  # the right neighbor
-    layer = _replace(nets.Conv(key(), 1, 1), kernel=kernel, bias=jnp.array([0.5]))
+    layer = build(lambda init: nets.Conv(init, 1, 1))
+    layer = _replace(layer, kernel=kernel, bias=jnp.array([0.5]))
     assert layer(image)[0, :, :, 0].tolist() == [
         [1.5, 2.5, 0.5],
         [4.5, 5.5, 0.5],
@@ -123,8 +125,8 @@ def test_pooling_takes_the_largest_of_four():
 
 
 def test_pooled_layer_pools_before_it_normalizes():
-    layer = nets.ConvLayer(key(), 2, 3, pool=True)
-    x = jax.random.normal(key(), (1, 4, 4, 2))
+    layer = build(lambda init: nets.ConvLayer(init, 2, 3, pool=True))
+    x = jax.random.normal(jax.random.key(0), (1, 4, 4, 2))
     pooled = nets.max_pool(layer.conv(x))
     np.testing.assert_allclose(layer(x), jax.nn.silu(layer.norm(pooled)), rtol=1e-6)
 
@@ -133,7 +135,7 @@ def test_pooled_layer_pools_before_it_normalizes():
     ('height', 'width', 'inp', 'out'), [(1, 1, 1, 1), (3, 3, 2, 3), (4, 6, 3, 2)]
 )
 def test_upsampled_convolution_is_repetition_and_convolution(height, width, inp, out):
-    keys = jax.random.split(key(), 3)
+    keys = jax.random.split(jax.random.key(0), 3)
     x = jax.random.normal(keys[0], (2, height, width, inp))
     kernel = jax.random.normal(keys[1], (5, 5, inp, out))
     weight = jax.random.normal(keys[2], (2, 2 * height, 2 * width, out))
