@@ -1,0 +1,93 @@
+"""Calls between processes: servers with methods, clients with futures.
+
+server = transport.Server('localhost:7000', 'Replay')
+server.bind('add', lambda step: ...)
+server.start(block=False)
+
+client = transport.Client('localhost:7000', 'Actor')
+client.add({'image': image}).result(timeout=10)
+"""
+
+from typing import Any
+
+from embodied.core.errors import ConfigError
+
+from . import keys
+from .addresses import free_port
+from .errors import (
+    AddressInUse,
+    Disconnected,
+    MessageError,
+    Refused,
+    RemoteError,
+    Timeout,
+    TransportError,
+)
+from .futures import Future
+from .hello import Identity
+from .interface import Client as ClientInterface
+from .interface import Request, Settings, current_requests
+from .interface import Server as ServerInterface
+
+__all__ = [
+    'AddressInUse',
+    'Client',
+    'ClientInterface',
+    'Disconnected',
+    'Future',
+    'Identity',
+    'MessageError',
+    'Refused',
+    'RemoteError',
+    'Request',
+    'Server',
+    'ServerInterface',
+    'Settings',
+    'Timeout',
+    'TransportError',
+    'current_requests',
+    'free_port',
+    'keys',
+]
+
+TRANSPORTS = ('zmq', 'portal')
+
+
+def Server(  # noqa: N802 - reads as the class it stands for
+    addr: str | int, name: str = 'Server', transport: str = 'zmq', **options: Any
+) -> ServerInterface:
+    """A server of the chosen backend; see `ZmqServer` for the options."""
+    if transport == 'zmq':
+        from .zmq_server import ZmqServer
+
+        return ZmqServer(addr, name, **options)
+    if transport == 'portal':
+        from .portal_server import PortalServer
+
+        return PortalServer(addr, name, **options)
+    raise _unknown(transport)
+
+
+def Client(  # noqa: N802 - reads as the class it stands for
+    addr: str | int,
+    name: str = 'Client',
+    maxinflight: int = 16,
+    transport: str = 'zmq',
+    **options: Any,
+) -> ClientInterface:
+    """A client of the chosen backend; see `ZmqClient` for the options."""
+    if transport == 'zmq':
+        from .zmq_client import ZmqClient
+
+        return ZmqClient(addr, name, maxinflight, **options)
+    if transport == 'portal':
+        from .portal_client import PortalClient
+
+        return PortalClient(addr, name, maxinflight, **options)
+    raise _unknown(transport)
+
+
+def _unknown(transport: str) -> ConfigError:
+    return ConfigError(
+        f"run.transport='{transport}' does not exist. Choose one of {TRANSPORTS}."
+    )

@@ -1,0 +1,147 @@
+"""Batching: collects rows of many clients and decides when they go."""
+
+import collections
+import dataclasses
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+
+from . import trees
+from .errors import MessageError
+from .jobs import Job
+
+__all__ = ['Batcher', 'run_batch']
+
+
+class Batcher:
+    """Queue of one batched method. Only the I/O thread touches it."""
+
+    def __init__(self, batch: int, max_wait: float) -> None:
+        self._batch = batch
+        self._max_wait = max_wait
+        self._queue: collections.deque[Job] = collections.deque()
+        self._rows = 0
+        self._waiting: collections.Counter[Hashable] = collections.Counter()
+        self._users: set[Hashable] = set()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, job: Job) -> None:
+        if max(job.rows, 1) > self._batch:
+            raise MessageError(
+                f'A message with {job.rows} rows does not fit into a batch of '
+                f'{self._batch}. Send fewer rows, or bind with a larger batch.'
+            )
+        self._queue.append(job)
+        self._rows += max(job.rows, 1)
+        self._waiting[job.client] += 1
+        self._users.add(job.client)
+
+    def forget(self, client: Hashable) -> None:
+        """Does not wait for this client any more; its rows stay in the queue."""
+        self._users.discard(client)
+
+    def deadline(self) -> float | None:
+        """When the oldest row has waited long enough."""
+        return self._queue[0].arrived + self._max_wait if self._queue else None
+
+    def take(self, now: float) -> list[Job]:
+        """The next batch if it is due: full, everyone waiting, or out of time."""
+        if not self._queue:
+            return []
+        full = self._rows >= self._batch
+        everyone = all(self._waiting[client] for client in self._users)
+        if not (full or everyone or now >= self._queue[0].arrived + self._max_wait):
+            return []
+        jobs: list[Job] = []
+        room = self._batch
+        while self._queue and max(self._queue[0].rows, 1) <= room:
+            job = self._queue.popleft()
+            room -= max(job.rows, 1)
+            self._waiting[job.client] -= 1
+            if not self._waiting[job.client]:
+                del self._waiting[job.client]
+            jobs.append(job)
+        self._rows -= self._batch - room
+        return jobs
+
+
+@dataclasses.dataclass
+class Loaded:
+    """A job with its arguments as leaves [rows, ...]."""
+
+    job: Job
+    structure: tuple
+    leaves: list[np.ndarray]
+
+    @property
+    def signature(self) -> tuple:
+        parts = [(leaf.dtype, leaf.shape[1:]) for leaf in self.leaves]
+        return self.structure, tuple(parts)
+
+
+def run_batch(jobs: list[Job], call: Callable[[list[Job], tuple], Any]) -> None:
+    """Runs a handler over the jobs and gives each its rows of the result.
+
+    Jobs whose arguments differ in structure, dtype or shape run apart, so that one
+    wrong client spoils nothing for the others. A failing group fails alone.
+    """
+    groups: dict[tuple, list[Loaded]] = {}
+    for job in jobs:
+        try:
+            loaded = _load(job)
+        except MessageError as e:
+            job.fail(e)
+        else:
+            groups.setdefault(loaded.signature, []).append(loaded)
+    for group in groups.values():
+        members = [loaded.job for loaded in group]
+        try:
+            _scatter(members, call(members, _gather(group)))
+        except Exception as e:  # noqa: BLE001 - travels to the clients
+            for job in members:
+                job.fail(e)
+
+
+def _load(job: Job) -> Loaded:
+    leaves, structure = trees.flatten(job.load())
+    arrays = []
+    for leaf in leaves:
+        array = np.asarray(leaf)
+        if array.dtype.hasobject or array.dtype.kind in 'SU':
+            raise MessageError(
+                f'Only arrays and numbers can be batched, not {type(leaf).__name__}.'
+            )
+        if job.rows and array.shape[:1] != (job.rows,):
+            raise MessageError(
+                f'An array of shape {array.shape} in a message with {job.rows} rows. '
+                f'Its first dimension must be the rows.'
+            )
+        arrays.append(array if job.rows else array[None])
+    return Loaded(job, structure, arrays)
+
+
+def _gather(group: list[Loaded]) -> tuple:
+    if len(group) == 1:
+        return trees.unflatten(group[0].structure, group[0].leaves)
+    columns = zip(*(loaded.leaves for loaded in group), strict=True)
+    return trees.unflatten(group[0].structure, [np.concatenate(c) for c in columns])
+
+
+def _scatter(jobs: list[Job], value: Any) -> None:
+    leaves, structure = trees.flatten(value)
+    total = sum(max(job.rows, 1) for job in jobs)
+    for leaf in leaves:
+        if np.shape(leaf)[:1] != (total,):
+            raise MessageError(
+                f'The handler returned an array of shape {np.shape(leaf)} for '
+                f'{total} rows. The first dimension of all results must be the rows.'
+            )
+    start = 0
+    for job in jobs:
+        stop = start + max(job.rows, 1)
+        at = slice(start, stop) if job.rows else start
+        job.succeed(trees.unflatten(structure, [leaf[at] for leaf in leaves]))
+        start = stop

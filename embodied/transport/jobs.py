@@ -1,0 +1,51 @@
+"""Job: one request on its way through a server, whatever the backend."""
+
+import abc
+import traceback
+from collections.abc import Hashable
+from typing import Any, NamedTuple
+
+from .interface import Request
+
+__all__ = ['Job', 'Outcome', 'failure']
+
+
+class Outcome(NamedTuple):
+    """What a handler returned, or the description of what it raised."""
+
+    ok: bool
+    value: Any
+
+
+def failure(error: BaseException) -> Outcome:
+    """Describes an exception for the client, with its traceback as text."""
+    text = ''.join(traceback.format_exception(error))
+    return Outcome(False, {'message': f'{type(error).__name__}: {error}', 'text': text})
+
+
+class Job(abc.ABC):
+    """A request with its route back. `load` and `seal` run in a worker thread."""
+
+    client: Hashable
+    request: Request
+    arrived: float  # time.monotonic()
+    nbytes: int
+    outcome: Outcome | None = None
+
+    @property
+    def rows(self) -> int:
+        return self.request.rows
+
+    @abc.abstractmethod
+    def load(self) -> tuple:
+        """The arguments; raises MessageError when the bytes make no sense."""
+
+    @abc.abstractmethod
+    def seal(self) -> None:
+        """Prepares the outcome for sending; may raise MessageError."""
+
+    def succeed(self, value: Any) -> None:
+        self.outcome = Outcome(True, value)
+
+    def fail(self, error: BaseException) -> None:
+        self.outcome = failure(error)

@@ -1,0 +1,50 @@
+"""Packing: values into parcels and back, through slabs where the peer maps them."""
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from . import messages
+from .errors import MessageError
+from .slabs import SlabPool, SlabReader
+from .wire import INLINE, Parcel, Place
+
+__all__ = ['pack', 'unpack_value']
+
+
+def pack(
+    kind: int,
+    value: Any,
+    number: int = 0,
+    method: bytes = b'',
+    rows: int = 0,
+    pool: SlabPool | None = None,
+    holder: Hashable = None,
+) -> Parcel:
+    """A parcel with a value; large arrays go to slabs of `pool`, or inline."""
+    schema, data, arrays = messages.encode(value)
+    if not arrays:
+        return Parcel(kind, number, method, rows, (), schema, data)
+    places = pool.place(arrays, holder) if pool else None
+    if places is not None:
+        return Parcel(kind, number, method, rows, places, schema, data)
+    places = tuple(Place(INLINE, 0, 0, 0, array.nbytes) for array in arrays)
+    buffers = tuple(_raw(array) for array in arrays)
+    return Parcel(kind, number, method, rows, places, schema, data, buffers)
+
+
+def unpack_value(parcel: Parcel, reader: SlabReader | None = None) -> Any:
+    """The value of a parcel; arrays are read-only views of what arrived."""
+    node = messages.parse_schema(bytes(parcel.schema))
+    buffers = list(parcel.buffers)
+    if any(place.slab != INLINE for place in parcel.places):
+        if reader is None:
+            raise MessageError('Arrays in slabs from a peer that did not offer any.')
+        buffers = reader.open(parcel.places, buffers)
+    return messages.decode(node, parcel.data, buffers)
+
+
+def _raw(array: np.ndarray) -> memoryview:
+    array = array if array.flags.c_contiguous else array.copy(order='C')
+    return array.reshape(-1).view(np.uint8).data

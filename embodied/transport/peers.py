@@ -1,0 +1,104 @@
+"""Peers: the connections of a server and the sessions that outlive them."""
+
+import collections
+import logging
+from typing import Any
+
+import zmq
+
+from .interface import Settings
+from .jobs import Job, Outcome
+from .slabs import SlabReader
+
+__all__ = ['Peer', 'Peers', 'Session']
+
+log = logging.getLogger(__name__)
+
+MAX_STORED = 1024  # replies per session, for clients that never say what they read
+
+
+class Session:
+    """A client object, through all of its connections."""
+
+    def __init__(self, key: bytes, name: str) -> None:
+        self.key = key
+        self.name = name
+        self.peer: Peer | None = None
+        self.expires: float | None = None
+        self.running: dict[int, Job] = {}
+        self.stored: collections.OrderedDict[int, Outcome] = collections.OrderedDict()
+
+    def store(self, number: int, outcome: Outcome) -> None:
+        self.stored[number] = outcome
+        if len(self.stored) > MAX_STORED:
+            self.stored.popitem(last=False)
+
+    def prune(self, mark: int) -> None:
+        """Forgets replies before `mark`, which the client has read."""
+        for number in [number for number in self.stored if number < mark]:
+            del self.stored[number]
+
+
+class Peer:
+    """One greeted connection. Its route is ours, so nobody can claim another's."""
+
+    def __init__(self, route: bytes, session: Session) -> None:
+        self.route = route
+        self.session = session
+        self.reader: SlabReader | None = None
+        self.maps_slabs = False
+        self._unsent: collections.deque[tuple[int, Any]] = collections.deque()
+
+    def track(self, trackers: list[tuple[int, zmq.MessageTracker]]) -> int:
+        """Remembers large frames; returns the bytes that are not on their way yet."""
+        while self._unsent and self._unsent[0][1].done:
+            self._unsent.popleft()
+        self._unsent.extend(trackers)
+        return sum(size for size, _ in self._unsent)
+
+
+class Peers:
+    """All connections and sessions of a server. Only its I/O thread changes them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._routes: dict[bytes, Peer] = {}
+        self._sessions: dict[bytes, Session] = {}
+        self.deadline: float | None = None  # when `expire` may have something to do
+
+    def __len__(self) -> int:
+        return len(self._routes)
+
+    def get(self, route: bytes) -> Peer | None:
+        return self._routes.get(route)
+
+    def all(self) -> list[Peer]:
+        return list(self._routes.values())
+
+    def greet(self, route: bytes, key: bytes, name: str) -> tuple[Peer, Peer | None]:
+        """The peer of a new connection, and the one that it replaces."""
+        session = self._sessions.setdefault(key, Session(key, name))
+        replaced = session.peer
+        peer = Peer(route, session)
+        session.peer, session.expires = peer, None
+        self._routes[route] = peer
+        if replaced is not None and replaced.route == route:
+            replaced = None
+        return peer, replaced
+
+    def remove(self, peer: Peer, now: float, for_good: bool = False) -> None:
+        """Forgets a connection; its session waits a while for the next one."""
+        if self._routes.get(peer.route) is peer:
+            del self._routes[peer.route]
+        session = peer.session
+        if session.peer is peer:
+            session.peer = None
+            session.expires = now if for_good else now + self._settings.session
+            self.expire(now)
+
+    def expire(self, now: float) -> None:
+        for session in list(self._sessions.values()):
+            if session.expires is not None and session.expires <= now:
+                del self._sessions[session.key]
+        ends = [s.expires for s in self._sessions.values() if s.expires is not None]
+        self.deadline = min(ends, default=None)

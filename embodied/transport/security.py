@@ -1,0 +1,89 @@
+"""Security: which addresses need keys, and the gate that checks them."""
+
+import logging
+from collections.abc import Iterable
+
+import zmq
+
+from embodied.core.errors import ConfigError
+
+from .addresses import Address
+from .keys import ClientKeys, ServerKeys
+
+__all__ = ['Gate', 'Logbook', 'encrypt_client', 'encrypt_server', 'require_keys']
+
+log = logging.getLogger(__name__)
+
+ZAP_ENDPOINT = 'inproc://zeromq.zap.01'
+MAX_LOGGED = 1000
+
+
+class Logbook:
+    """Warns once per peer, however often it tries."""
+
+    def __init__(self) -> None:
+        self._peers: set[str] = set()
+
+    def warn(self, peer: str, message: str) -> None:
+        if peer not in self._peers and len(self._peers) < MAX_LOGGED:
+            self._peers.add(peer)
+            log.warning('%s: %s', peer, message)
+
+
+class Gate:
+    """Answers ZeroMQ's question whether the holder of a public key may enter."""
+
+    def __init__(
+        self, context: zmq.Context, allowed: Iterable[str], logbook: Logbook
+    ) -> None:
+        self._allowed = {zmq.utils.z85.decode(key.encode()) for key in allowed}
+        self._logbook = logbook
+        self.sock = context.socket(zmq.REP)
+        self.sock.set(zmq.LINGER, 0)
+        self.sock.bind(ZAP_ENDPOINT)
+
+    def answer(self) -> None:
+        """Handles one request that is known to wait."""
+        version, request, _, address, _, mechanism, *credentials = (
+            self.sock.recv_multipart()
+        )
+        known = mechanism == b'CURVE' and credentials[:1][0] in self._allowed
+        if not known:
+            self._logbook.warn(address.decode(), 'refused, its key is not accepted.')
+        status = [b'200', b'OK'] if known else [b'400', b'Unknown key']
+        self.sock.send_multipart([version, request, *status, b'', b''])
+
+
+def require_keys(
+    address: Address, keys: ServerKeys | ClientKeys | None, encrypt: bool
+) -> None:
+    """Refuses a network address without keys; warns when it is not encrypted."""
+    if address.loopback:
+        return
+    if keys is None:
+        raise ConfigError(
+            f'{address.host}:{address.port} is reachable from other machines, which '
+            f'needs keys. Create them with `dreamer keys LOGDIR/keys`, or use '
+            f'localhost.'
+        )
+    if not encrypt:
+        log.warning(
+            'Traffic of %s:%s is authenticated but not encrypted: everybody on this '
+            'network can read it.',
+            address.host,
+            address.port,
+        )
+
+
+def encrypt_server(sock: zmq.Socket, keys: ServerKeys) -> None:
+    """Lets endpoints bound from now on speak CURVE only."""
+    sock.set(zmq.CURVE_SERVER, 1)
+    sock.set(zmq.CURVE_PUBLICKEY, keys.public.encode())
+    sock.set(zmq.CURVE_SECRETKEY, keys.secret.encode())
+
+
+def encrypt_client(sock: zmq.Socket, keys: ClientKeys) -> None:
+    """Lets connections made from now on speak CURVE with this server only."""
+    sock.set(zmq.CURVE_SERVERKEY, keys.server.encode())
+    sock.set(zmq.CURVE_PUBLICKEY, keys.public.encode())
+    sock.set(zmq.CURVE_SECRETKEY, keys.secret.encode())

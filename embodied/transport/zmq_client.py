@@ -1,0 +1,475 @@
+"""ZeroMQ client: whoever waits for an answer reads the socket, under one lock.
+
+A socket is used by one thread at a time. Callers send directly; a caller that waits
+becomes the reader until its own answer is there, and passes the role on. Handing every
+call to an I/O thread and back would cost two context switches more, a third of the
+throughput of small calls. A keeper thread looks after what nobody waits for: events of
+the connection, deadlines, releases of slabs, and futures with callbacks.
+"""
+
+import collections
+import contextlib
+import functools
+import logging
+import math
+import secrets
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import zmq
+
+from embodied.core.errors import ConfigError
+
+from . import addresses, hello, security, sockets
+from .errors import Disconnected, MessageError, Refused, RemoteError, Timeout
+from .futures import Future
+from .greeting import Greeting
+from .interface import Client, Settings
+from .keys import ClientKeys
+from .mailbox import Mailbox
+from .packing import pack, unpack_value
+from .slabs import SlabPool, SlabReader
+from .wire import REPEAT, Kind, Parcel, unpack
+
+__all__ = ['ZmqClient']
+
+log = logging.getLogger(__name__)
+
+EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+WAKE, STOP = 'wake', 'stop'
+LINGER = 500  # milliseconds for the last messages when closing
+
+
+class Call:
+    """A request that is not answered yet."""
+
+    def __init__(
+        self, method: bytes, args: tuple, rows: int, deadline: float | None
+    ) -> None:
+        self.method = method
+        self.args = args
+        self.rows = rows
+        self.deadline = deadline
+        self.begun = time.monotonic()
+        self.sent = False
+        self.number = 0
+        self.future: Future
+        self.parcel: Parcel
+        self.holder: object = None  # connection that the parcel was packed for
+
+
+class ZmqClient(Client):
+    """Calls a server, reconnects when it is lost and repeats what is unanswered.
+
+    `timeout` is the deadline of every call in seconds. Without `resend`, calls end
+    with Disconnected when the connection is lost.
+    """
+
+    def __init__(
+        self,
+        addr: str | int,
+        name: str = 'Client',
+        maxinflight: int = 16,
+        timeout: float | None = None,
+        resend: bool = True,
+        identity: hello.Identity | None = None,
+        keys: ClientKeys | None = None,
+        encrypt: bool = True,
+        settings: Settings | None = None,
+    ) -> None:
+        self._address = addresses.parse(addr)
+        security.require_keys(self._address, keys, encrypt)
+        if maxinflight < 1:
+            raise ConfigError(f'maxinflight={maxinflight}, it must be at least 1.')
+        self._name = name
+        self._maxinflight = maxinflight
+        self._timeout = timeout
+        self._resend = resend
+        self._settings = settings or Settings()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._calls: dict[int, Call] = {}  # by number, in order
+        self._number = 0
+        self._greeting = Greeting(
+            name, secrets.token_bytes(16), identity, keys, self._settings
+        )
+        self._pool = SlabPool(self._settings.slab_bytes)
+        self._holder = object()  # stands for the current connection in the pool
+        self._reader: SlabReader | None = None
+        self._server_maps_ours = False
+        self._ready = False
+        self._epoch = 0
+        self._error: Exception | None = None  # why no call will ever be answered
+        self._reading = False  # a thread blocks on the socket without the lock
+        self._watching = False  # the keeper reads what nobody waits for
+        self._keeper_due = math.inf  # when the keeper looks at deadlines again
+        self._due: list[Callable[[], None]] = []  # callbacks, to run without the lock
+        self._dropped: collections.deque[Exception] = collections.deque()
+        self._counts = _counts()
+        self._keeper_mail = Mailbox()
+        self._reader_mail = Mailbox()
+        self._open(keys if encrypt else None)
+        self._keeper = threading.Thread(
+            target=self._keep, name=f'{name}-keeper', daemon=True
+        )
+        self._keeper.start()
+
+    @property
+    def connected(self) -> bool:
+        return self._ready
+
+    def connect(self, timeout: float | None = None) -> None:
+        if not self._block(lambda: self._ready or bool(self._error), timeout):
+            raise Timeout(
+                f'No server answered {self._name} at {self._endpoint} within '
+                f'{timeout} s. Is it running, and do both sides use the same keys?'
+            )
+        if self._error:
+            raise self._error
+
+    def call(self, method: str, *args: Any, rows: int = 0) -> Future:
+        if self._dropped:
+            raise self._dropped.popleft()
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        call = Call(method.encode(), args, rows, deadline)
+        call.future = Future(self)
+        self._pack(call)
+        free = lambda: len(self._calls) < self._maxinflight or bool(self._error)
+        if not self._block(free, self._timeout, lambda: self._begin(call)):
+            raise Timeout(
+                f'{self._maxinflight} earlier calls of {self._name} were not answered '
+                f'within {self._timeout} s.'
+            )
+        return call.future
+
+    def close(self) -> None:
+        with self._locked():
+            self._fail(Disconnected(f'{self._name} was closed.'))
+        self._keeper_mail.put(STOP)
+        self._keeper.join()
+
+    def stats(self) -> dict[str, float]:
+        counts, self._counts = self._counts, _counts()
+        duration = max(time.monotonic() - counts.pop('since'), 1e-9)
+        waited = counts.pop('waited')
+        return {
+            **counts,
+            'inflight': len(self._calls),
+            'sendrate': counts['numsend'] / duration,
+            'recvrate': counts['numrecv'] / duration,
+            'waitmean': waited / max(counts['numrecv'], 1),
+            **self._pool.stats(),
+        }
+
+    # For futures.
+
+    def wait(self, future: Future, timeout: float | None) -> None:
+        self._block(lambda: future.completed, timeout)
+
+    def watch(self) -> None:
+        self._watching = True
+        self._keeper_mail.put(WAKE)
+
+    def dropped(self, error: Exception) -> None:
+        if not isinstance(error, Disconnected):
+            self._dropped.append(error)
+
+    # Waiting and reading.
+
+    def _block(
+        self,
+        done: Callable[[], bool],
+        timeout: float | None,
+        then: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Waits, reading the socket if nobody else does; `then` runs in the lock."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._locked():
+            while not done():
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    if not self._reading:
+                        self._pump()
+                    if not done():
+                        return False
+                elif self._reading:
+                    self._changed.wait(left)
+                else:
+                    self._read(left)
+            then()
+            self._changed.notify()  # Whoever waits may read now.
+            if self._watching or not self._ready:
+                self._keeper_mail.put(WAKE)
+        return True
+
+    def _read(self, timeout: float | None) -> None:
+        """Blocks on the socket without the lock, then handles what arrived."""
+        self._reading = True
+        self._lock.release()
+        try:
+            self._poller.poll(None if timeout is None else 1000 * timeout)
+        finally:
+            self._lock.acquire()
+            self._reading = False
+        self._reader_mail.take()
+        self._pump()
+
+    def _pump(self) -> None:
+        """Handles all messages that have arrived.
+
+        To be called after every use of the socket: any use may swallow the signal of
+        its descriptor, and nobody would wake up for the message.
+        """
+        while self._sock.get(zmq.EVENTS) & zmq.POLLIN:
+            frames = sockets.receive(self._sock, head=1)
+            try:
+                self._handle(unpack(frames))
+            except MessageError as e:
+                self._counts['malformed'] += 1
+                log.warning('%s received a malformed message: %s', self._name, e)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        with self._lock:
+            yield
+            due, self._due = self._due, []
+        for callback in due:
+            callback()
+
+    # Calls.
+
+    def _pack(self, call: Call) -> None:
+        call.holder = self._holder
+        pool = self._pool if self._server_maps_ours else None
+        call.parcel = pack(
+            Kind.REQUEST,
+            call.args,
+            method=call.method,
+            rows=call.rows,
+            pool=pool,
+            holder=call.holder,
+        )
+
+    def _begin(self, call: Call) -> None:
+        if self._error:
+            raise self._error
+        self._number += 1
+        call.number = self._number
+        self._calls[call.number] = call
+        if self._ready:
+            self._transmit(call)
+            self._pump()
+        if call.deadline is not None and call.deadline < self._keeper_due:
+            self._keeper_mail.put(WAKE)
+
+    def _transmit(self, call: Call) -> None:
+        if call.holder is not self._holder:
+            self._pool.drop(call.holder)
+            self._pack(call)
+        flags = REPEAT if call.sent else 0
+        oldest = next(iter(self._calls))
+        if self._send(call.parcel.frames(flags, oldest, call.number)):
+            call.sent = True
+
+    def _send(self, frames: list) -> bool:
+        """False when the connection is gone; its successor will send again."""
+        if not self._sock.get(zmq.EVENTS) & zmq.POLLOUT:
+            return False
+        sockets.send(self._sock, frames)
+        self._counts['numsend'] += 1
+        return True
+
+    def _finish(self, number: int, value: Any, error: Exception | None) -> None:
+        call = self._calls.pop(number, None)
+        if call is None:
+            self._counts['late'] += 1  # Its deadline passed, or a repeat was answered.
+            return
+        self._counts['numrecv'] += 1
+        self._counts['waited'] += time.monotonic() - call.begun
+        for fn in call.future.complete(value, error):
+            self._due.append(functools.partial(fn, call.future))
+        self._tell()
+
+    def _tell(self) -> None:
+        """Something changed that others may wait for."""
+        self._changed.notify_all()
+        if self._reading:
+            self._reader_mail.put(WAKE)
+
+    def _fail(self, error: Exception) -> None:
+        """No call will be answered any more."""
+        if self._error is None:
+            self._error = error
+        self._ready = False
+        for number in list(self._calls):
+            self._finish(number, None, self._error)
+        self._tell()
+
+    # Messages and events.
+
+    def _handle(self, parcel: Parcel) -> None:
+        if parcel.kind in (Kind.REPLY, Kind.ERROR):
+            self._answered(parcel)
+        elif parcel.kind == Kind.RELEASE:
+            self._pool.release(parcel.number, self._holder)
+        elif parcel.kind == Kind.WELCOME:
+            self._welcomed(parcel)
+        elif parcel.kind == Kind.CHALLENGE:
+            self._challenged(parcel)
+        elif parcel.kind == Kind.REFUSED:
+            refusal = self._greeting.refusal(parcel)
+            if refusal:
+                log.warning('%s: %s', self._name, refusal)
+                self._fail(refusal)
+        elif parcel.kind == Kind.UNKNOWN:
+            if self._ready:
+                self._lose()
+                self._send(self._greeting.hello().frames())
+        elif parcel.kind == Kind.HELLO:
+            # TCP can connect a port to itself, which would also keep the server from
+            # ever binding to it.
+            self._sock.disconnect(self._endpoint)
+            self._sock.connect(self._endpoint)
+        elif parcel.kind != Kind.PROBE:
+            raise MessageError(f'A server sent a message of kind {parcel.kind}.')
+
+    def _answered(self, parcel: Parcel) -> None:
+        if parcel.mark != self._epoch:
+            return  # From before a restart; the request was sent again.
+        try:
+            value, error = unpack_value(parcel, self._reader), None
+            if parcel.kind == Kind.ERROR:
+                value, error = None, RemoteError(value['message'], value['text'])
+        except (MessageError, TypeError, KeyError) as e:
+            value, error = None, MessageError(f'An answer cannot be read: {e}')
+        self._finish(parcel.number, value, error)
+
+    def _welcomed(self, parcel: Parcel) -> None:
+        try:
+            welcome = self._greeting.welcome(parcel)
+        except Refused as e:
+            self._fail(e)
+            return
+        if welcome is None or self._error:
+            return
+        self._epoch = parcel.mark
+        self._server_maps_ours = welcome.server_maps_ours
+        if welcome.server_pid is not None:
+            self._reader = SlabReader(welcome.server_pid, self._note_release())
+            self._send(Parcel(Kind.MAPPED).frames())
+        self._ready = True
+        for call in self._calls.values():
+            call.holder = None  # Pack again: the server may map our slabs now.
+            self._transmit(call)
+        self._tell()
+
+    def _note_release(self) -> Callable[[int], None]:
+        """For finalizers, so it must take no lock: the keeper tells the server."""
+        holder, mail = self._holder, self._keeper_mail
+        return lambda number: mail.put((holder, number))
+
+    def _challenged(self, parcel: Parcel) -> None:
+        try:
+            answer = self._greeting.prove(parcel)
+        except Refused as e:
+            self._fail(e)
+            return
+        if answer is not None:
+            self._send(answer.frames())
+
+    def _lose(self) -> None:
+        """Forgets a connection; unanswered calls wait for the next one."""
+        self._ready = False
+        self._pool.drop(self._holder)
+        self._holder = object()
+        self._reader = None
+        self._server_maps_ours = False
+        if not self._resend:
+            error = Disconnected(f'{self._name} lost the server at {self._endpoint}.')
+            for call in [call for call in self._calls.values() if call.sent]:
+                self._finish(call.number, None, error)
+        self._tell()
+
+    # The keeper.
+
+    def _open(self, keys: ClientKeys | None) -> None:
+        address = self._address
+        local = address.ipc if address.loopback and not address.direct else None
+        self._endpoint = local or address.tcp
+        self._context = zmq.Context()
+        self._sock = self._context.socket(zmq.DEALER)
+        sockets.configure(self._sock, self._settings)
+        if keys and not local:
+            security.encrypt_client(self._sock, keys)
+        self._monitor = self._sock.get_monitor_socket(EVENTS)
+        self._signal = self._sock.get(zmq.FD)
+        self._poller = select.poll()
+        self._poller.register(self._signal, select.POLLIN)
+        self._poller.register(self._reader_mail.fileno(), select.POLLIN)
+        self._sock.connect(self._endpoint)
+
+    def _keep(self) -> None:
+        try:
+            stop = False
+            while not stop:
+                stop = self._turn()
+        except Exception as e:
+            log.error('%s stops.', self._name, exc_info=e)
+            with self._locked():
+                self._fail(Disconnected(f'{self._name} failed: {e}'))
+            raise
+        finally:
+            with self._lock:
+                self._sock.disable_monitor()
+                self._context.destroy(linger=LINGER)
+
+    def _turn(self) -> bool:
+        items: list = [(self._monitor, zmq.POLLIN)]
+        items.append((self._keeper_mail.fileno(), zmq.POLLIN))
+        with self._lock:
+            if not self._reading and (self._watching or not self._ready):
+                items.append((self._signal, zmq.POLLIN))
+            timeout = self._keeper_timeout()
+        zmq.zmq_poll(items, timeout)
+        mail = self._keeper_mail.take()
+        with self._locked():
+            while event := sockets.next_event(self._monitor):
+                self._event(event[0])
+            for item in mail:
+                if isinstance(item, tuple) and item[0] is self._holder:
+                    self._send(Parcel(Kind.RELEASE, item[1]).frames())
+            self._pump()
+            self._expire()
+            if STOP in mail:
+                self._send(Parcel(Kind.BYE).frames())
+        return STOP in mail
+
+    def _event(self, event: int) -> None:
+        self._pump()  # Answers that came before must not be lost with the connection.
+        self._lose()
+        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED and not self._error:
+            self._send(self._greeting.hello().frames())
+
+    def _keeper_timeout(self) -> int:
+        dues = [c.deadline for c in self._calls.values() if c.deadline is not None]
+        self._keeper_due = min(dues, default=math.inf)
+        if self._keeper_due == math.inf:
+            return -1
+        return max(0, math.ceil(1000 * (self._keeper_due - time.monotonic())))
+
+    def _expire(self) -> None:
+        now = time.monotonic()
+        for call in list(self._calls.values()):
+            if call.deadline is not None and call.deadline <= now:
+                error = Timeout(
+                    f'{call.method.decode()} was not answered within {self._timeout} s.'
+                )
+                self._finish(call.number, None, error)
+
+
+def _counts() -> dict[str, float]:
+    names = ('numsend', 'numrecv', 'late', 'malformed', 'waited')
+    return {**dict.fromkeys(names, 0), 'since': time.monotonic()}
