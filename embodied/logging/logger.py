@@ -37,6 +37,8 @@ class Logger(base.Logger):
             name = f'{prefix}/{name}' if prefix else name
             if not isinstance(value, str):
                 value = np.asarray(value)
+                if value.dtype.name == 'bfloat16':  # NumPy cannot tell it is a float
+                    value = value.astype(np.float32)
                 if value.ndim > MAX_RANK or value.dtype.kind not in 'biuf':
                     raise ValueError(
                         f"Metric '{name}' is a {value.dtype} array of shape "

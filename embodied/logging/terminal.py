@@ -16,7 +16,7 @@ from rich.text import Text
 from . import charts
 from .logger import Entry, scalars
 
-__all__ = ['Progress', 'TerminalOutput']
+__all__ = ['Figures', 'TerminalOutput']
 
 WINDOW = 6  # newest writes over which scores and speeds are averaged
 SCORE = 'episode/score'
@@ -36,7 +36,7 @@ CURVE_WIDTH = 54
 CURVE_HEIGHT = 8
 
 
-class Progress:
+class Figures:
     """The figures of a run that a view shows, gathered from the metrics."""
 
     def __init__(self, steps: float = math.inf, duration: float = 0.0):
@@ -81,7 +81,7 @@ class Progress:
                 by_steps = (self.steps - self.step) / speed
         return max(0.0, min(by_time, by_steps))
 
-    def figures(self) -> list[tuple[str, str]]:
+    def pairs(self) -> list[tuple[str, str]]:
         """Pairs of name and text, those that are known."""
         pairs = []
         for name, (label, form, window) in SHOWN.items():
@@ -107,7 +107,7 @@ class TerminalOutput:
         """`levels` are scores by name; the live view draws the curve between them."""
         self._title = title
         self._levels = levels
-        self._progress = Progress(steps, duration)
+        self._figures = Figures(steps, duration)
         # Rich leaves colors away by itself when NO_COLOR is set.
         self._console = console or Console(highlight=False)
         self._live: Live | None = None
@@ -123,11 +123,11 @@ class TerminalOutput:
             atexit.register(self.close)
 
     def __call__(self, entries: Sequence[Entry]) -> None:
-        self._progress.update(entries)
+        self._figures.update(entries)
         if self._live:
             self._live.refresh()
         else:
-            pairs = [('step', f'{self._progress.step:,}'), *self._progress.figures()]
+            pairs = [('step', f'{self._figures.step:,}'), *self._figures.pairs()]
             line = '  '.join(f'{name} {text}' for name, text in pairs)
             self._console.print(line, soft_wrap=True)
 
@@ -148,31 +148,31 @@ class TerminalOutput:
         )
 
     def _rows(self) -> list[RenderableType]:
-        progress = self._progress
+        figures = self._figures
         rows: list[RenderableType] = []
-        known = dict(progress.figures())
+        known = dict(figures.pairs())
         utf8 = self._console.encoding.startswith('utf')
         if self._levels and utf8:
-            rows.append(_curve(progress, self._levels))
-        if progress.duration or progress.steps < ENDLESS:
-            rows.append(_bar(progress, known.pop('left', '')))
-        if not progress.step:
+            rows.append(_curve(figures, self._levels))
+        if figures.duration or figures.steps < ENDLESS:
+            rows.append(_bar(figures, known.pop('left', '')))
+        if not figures.step:
             rows.append(Text('Starting: the first updates wait for compilation.'))
         score = known.pop('score', None)
         if score is not None:
             blocks = charts.BLOCKS if utf8 else charts.ASCII_BLOCKS
-            spark = charts.sparkline(progress.scores, SPARK_WIDTH, blocks)
+            spark = charts.sparkline(figures.scores, SPARK_WIDTH, blocks)
             rows.append(_score(score, '' if self._levels else spark))
         rows.append(_pairs(known))
         return rows
 
 
-def _curve(progress: Progress, levels: Mapping[str, float]) -> Text:
+def _curve(figures: Figures, levels: Mapping[str, float]) -> Text:
     """The scores so far over the time of the whole run, with the levels' names."""
-    low = min([*levels.values(), *progress.scores])
-    high = max([*levels.values(), *progress.scores])
-    columns = max(1, round(CURVE_WIDTH * progress.fraction))
-    values = charts.resample(progress.scores, columns, stretch=True)
+    low = min([*levels.values(), *figures.scores])
+    high = max([*levels.values(), *figures.scores])
+    columns = max(1, round(CURVE_WIDTH * figures.fraction))
+    values = charts.resample(figures.scores, columns, stretch=True)
     lines = charts.chart(values, CURVE_HEIGHT, low, high)
     labels = dict.fromkeys(range(CURVE_HEIGHT), '')
     for name, level in levels.items():
@@ -191,15 +191,15 @@ def _score(score: str, spark: str) -> Text:
     )
 
 
-def _bar(progress: Progress, left: str) -> RenderableType:
+def _bar(figures: Figures, left: str) -> RenderableType:
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(ratio=1)
     table.add_column(justify='right', no_wrap=True)
-    end = f' / {progress.steps:,.0f}' if progress.steps < ENDLESS else ''
-    label = f'{progress.fraction:4.0%}  step {progress.step:,}{end}'
+    end = f' / {figures.steps:,.0f}' if figures.steps < ENDLESS else ''
+    label = f'{figures.fraction:4.0%}  step {figures.step:,}{end}'
     if left:
         label += f'  {left} left'
-    table.add_row(ProgressBar(total=1.0, completed=progress.fraction), Text(label))
+    table.add_row(ProgressBar(total=1.0, completed=figures.fraction), Text(label))
     return table
 
 

@@ -1,4 +1,5 @@
 import elements
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -57,6 +58,14 @@ def test_values_that_no_output_can_show_are_refused_by_name(value):
     logger = Logger(elements.Counter(), [])
     with pytest.raises(ValueError, match='train/odd'):
         logger.add({'odd': value}, prefix='train')
+
+
+def test_bfloat16_is_a_number():
+    output = Keep()
+    logger = Logger(elements.Counter(), [output])
+    logger.add({'x': np.asarray(1.5, ml_dtypes.bfloat16)})
+    logger.write()
+    assert scalars(output.writes[0]) == {'x': 1.5}
 
 
 def test_scalars_of_a_write_are_averaged_by_name():

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from embodied.logging import Logger
-from embodied.logging.terminal import Progress, TerminalOutput
+from embodied.logging.terminal import Figures, TerminalOutput
 
 METRICS = {
     'episode/score': 0.75,
@@ -99,21 +99,21 @@ def test_terminal_without_unicode_gets_ascii():
 
 
 def test_fraction_follows_whichever_limit_is_nearer():
-    progress = Progress(steps=200)
-    progress.update(entries(50, x=1.0))
-    assert progress.fraction == 0.25
-    progress = Progress(steps=1e10, duration=1e-9)
-    progress.update(entries(50, x=1.0))
-    assert progress.fraction == 1.0
-    assert progress.left == 0.0
+    figures = Figures(steps=200)
+    figures.update(entries(50, x=1.0))
+    assert figures.fraction == 0.25
+    figures = Figures(steps=1e10, duration=1e-9)
+    figures.update(entries(50, x=1.0))
+    assert figures.fraction == 1.0
+    assert figures.left == 0.0
 
 
 def test_time_left_is_unknown_until_the_speed_is():
-    progress = Progress(steps=200)
-    progress.update(entries(50, x=1.0))
-    assert progress.left == float('inf')
-    assert 'left' not in dict(progress.figures())
-    progress.update(entries(100, x=1.0))
-    spent = progress._marks[1][0] - progress._marks[0][0]
+    figures = Figures(steps=200)
+    figures.update(entries(50, x=1.0))
+    assert figures.left == float('inf')
+    assert 'left' not in dict(figures.pairs())
+    figures.update(entries(100, x=1.0))
+    spent = figures._marks[1][0] - figures._marks[0][0]
     # 50 steps took `spent` seconds, 100 are missing.
-    assert progress.left == pytest.approx(2 * spent)
+    assert figures.left == pytest.approx(2 * spent)
