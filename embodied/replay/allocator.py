@@ -37,10 +37,11 @@ class Allocator:
         self.segments: dict[int, Segment] = {}
         self.schema: Schema | None = None
         self.next_number = 0
-        self._capacity = capacity
-        self._max_bytes = max_bytes
-        self._folder = folder
-        self._boot = boot
+        self.widest = chunksize  # steps of the largest chunk, also of other runs
+        self.capacity = capacity
+        self.max_bytes = max_bytes
+        self.folder = folder
+        self.boot = boot
         self._latents_in_file = latents_in_file
         self._chunks = 0
         self._current: Segment | None = None
@@ -59,17 +60,18 @@ class Allocator:
         self.schema = schema
         fitting = max(1, SEGMENT_BYTES // max(1, schema.row_bytes))
         self.chunksize = min(self.chunksize, fitting)
+        self.widest = max(self.widest, self.chunksize)
         self._chunks = 1
         self._chunks = max(1, SEGMENT_BYTES // self.segment_bytes)
-        if self._capacity:
-            share = self._capacity // self.chunksize // SEGMENTS_PER_BOUND
+        if self.capacity:
+            share = self.capacity // self.chunksize // SEGMENTS_PER_BOUND
             self._chunks = max(1, min(self._chunks, share))
-        if self._max_bytes:
+        if self.max_bytes:
             while self._chunks > 1 and self._too_coarse():
                 self._chunks -= 1
-            if self._max_bytes < 2 * self.segment_bytes:
+            if self.max_bytes < 2 * self.segment_bytes:
                 raise ReplayError(
-                    f'replay.max_gb allows {self._max_bytes / GIGABYTE:.3f} GB, but a '
+                    f'replay.max_gb allows {self.max_bytes / GIGABYTE:.3f} GB, but a '
                     f'chunk of {self.chunksize} steps takes '
                     f'{self.segment_bytes / GIGABYTE:.3f} GB and two of them must fit. '
                     f'Raise replay.max_gb or lower replay.chunksize.'
@@ -85,22 +87,17 @@ class Allocator:
 
     def needs_eviction(self) -> bool:
         """Whether the next chunk needs a segment that max_gb has no room for."""
-        if not self._max_bytes:
+        if not self.max_bytes:
             return False
         if self._current is not None and self._current.used < self._current.spec.chunks:
             return False
-        return self.nbytes + self.segment_bytes > self._max_bytes
+        return self.nbytes + self.segment_bytes > self.max_bytes
 
     def oldest(self) -> int:
         return min(number for number in self.segments if number >= 0)
 
-    def adopt(self, number: int, segment: Segment) -> None:
-        """Takes over a segment that exists already."""
-        self.segments[number] = segment
-        self.next_number = max(self.next_number, number + 1)
-
     def continue_in(self, number: int) -> None:
-        """Goes on filling an adopted segment."""
+        """Goes on filling a segment of an earlier process."""
         self._current = self.segments[number]
 
     def release(self, number: int) -> None:
@@ -110,7 +107,11 @@ class Allocator:
         filling = segment is self._current and segment.used < segment.spec.chunks
         if segment.live or filling:
             return
-        del self.segments[number]
+        self.delete(number)
+
+    def delete(self, number: int) -> None:
+        """Forgets a segment and its file; a source's file is not ours to delete."""
+        segment = self.segments.pop(number)
         if segment is self._current:
             self._current = None
         if number >= 0 and segment.path is not None:
@@ -118,14 +119,14 @@ class Allocator:
 
     def _create(self) -> Segment:
         number = self.next_number
-        path = self._folder / f'{number:08d}.seg' if self._folder else None
+        path = self.folder / f'{number:08d}.seg' if self.folder else None
         spec = self._spec(number)
         try:
-            segment = Segment.create(spec, path, self._boot)
+            segment = Segment.create(spec, path, self.boot)
         except OSError as error:
             raise ReplayError(
                 f'Replay cannot reserve {spec.nbytes / GIGABYTE:.2f} GB'
-                f'{f" in {self._folder}" if path else " of memory"}: {error.strerror}. '
+                f'{f" in {self.folder}" if path else " of memory"}: {error.strerror}. '
                 f'What is stored stays valid. Free some space, or lower replay.size '
                 f'or replay.max_gb.'
             ) from error
@@ -145,5 +146,5 @@ class Allocator:
         )
 
     def _too_coarse(self) -> bool:
-        assert self._max_bytes is not None
-        return self.segment_bytes * SEGMENTS_PER_BOUND > self._max_bytes
+        assert self.max_bytes is not None
+        return self.segment_bytes * SEGMENTS_PER_BOUND > self.max_bytes

@@ -8,7 +8,7 @@ import numpy as np
 from embodied.core.base import Array
 
 from .index import NONE, Index
-from .store import Appended
+from .store import Appended, Store
 
 __all__ = ['OnlineQueue']
 
@@ -44,6 +44,15 @@ class OnlineQueue:
 
     def load(self, data: Any) -> None:
         self._starts = collections.deque(np.asarray(data).tolist())
+
+    def catch_up(self, store: Store, slot: int, count: int) -> None:
+        """Queues what a stream completed since it had `count` rows."""
+        length, tail = self._index.length, store.tail(slot)
+        now = int(store.streams.count[slot])
+        for done in range((count // length + 1) * length, now + 1, length):
+            start = int(self._index.shift(np.array([tail]), done - now - length + 1)[0])
+            if start != NONE:
+                self._starts.append(start)
 
     def _drop_evicted(self) -> None:
         # Keeps the queue bounded when nobody trains.

@@ -133,9 +133,9 @@ class Prioritized(Selector):
         if index.span <= self._ring:
             return False
         # Untouched leaves cost no memory, so a bounded replay never grows twice.
-        bound = (self.store.capacity or 0) // self.store.allocator.chunksize
+        bound = (self.store.capacity or 0) // self.store.allocator.widest
         self._ring = max(MIN_RING, bound, index.span) * 5 // 4
-        leaves = self._ring * self.store.allocator.chunksize
+        leaves = self._ring * self.store.allocator.widest
         self._steps = np.zeros(leaves, np.float32)
         self._tree = SumTree(leaves)
         for row in np.flatnonzero(index.table['live']).tolist():
@@ -154,10 +154,10 @@ class Prioritized(Selector):
     def _leaves(self, positions: Array) -> Array:
         """Leaf of each row: chunks take turns in a ring. 0 for NONE."""
         ordinals, indices = split(positions)
-        leaves = ordinals % self._ring * self.store.allocator.chunksize + indices
+        leaves = ordinals % self._ring * self.store.allocator.widest + indices
         return np.where(positions == NONE, 0, leaves)
 
     def _positions(self, leaves: Array) -> Array:
         index = self.store.index
-        turn, indices = np.divmod(leaves, self.store.allocator.chunksize)
+        turn, indices = np.divmod(leaves, self.store.allocator.widest)
         return join(index.oldest + (turn - index.oldest) % self._ring, indices)

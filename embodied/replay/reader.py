@@ -5,7 +5,7 @@ import numpy as np
 from embodied.core.base import Array, Batch
 
 from .schema import VERSION, Column
-from .store import ID_BYTES, Piece, Store
+from .store import ID_BYTES, Piece, Store, is_broken
 
 __all__ = ['Reader']
 
@@ -55,8 +55,7 @@ class Reader:
         for segment, slot, index, count, row, offset in pieces:
             rows = slice(index, index + count)
             version = segment.columns[VERSION.name][slot, rows]
-            # Version 0: lost with the power. Odd: a crash hit the middle of a write.
-            broken = (version == 0) | (version & 1).astype(bool)
+            broken = is_broken(version)
             for name in names:
                 target = out[name][row, offset : offset + count]
                 target[:] = segment.columns[name][slot, rows]

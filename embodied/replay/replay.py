@@ -12,13 +12,17 @@ from embodied.core.errors import ConfigError, ReplayError
 
 from . import snapshot
 from .allocator import GIGABYTE, Allocator
+from .folder import Folder, boot_id, need_descriptors
+from .footprint import Footprint
 from .index import NONE
+from .loader import load_folder, load_source, refuse_difference
 from .online import OnlineQueue
 from .reader import Reader
 from .schema import CONTEXT_KEYS, Schema, stored
 from .selector import Selector
 from .selectors import Uniform
 from .store import Store
+from .syncer import Syncer, close_segments, sync_segments
 
 __all__ = ['Replay']
 
@@ -38,8 +42,12 @@ class Replay(base.Replay):
     context: serve latents of the first `context` steps only; None: of all steps.
     context_keys: keys of latents; names, or prefixes that end in a slash.
     max_gb: bound in gigabytes of stored data, besides `capacity`; 0: none.
+    latents: 'disk' keeps them in the folder, 'ram' in memory, lost with the process.
+    sync_every: seconds between syncs against a loss of power; 0 syncs on close only.
+    load_from: folder of another run's replay, to be read before our own steps.
 
-    Safe to use from several threads.
+    Safe to use from several threads. With a directory, every step is kept as soon as
+    `add` returns, and `close` gives the folder back.
     """
 
     def __init__(
@@ -54,16 +62,27 @@ class Replay(base.Replay):
         context: int | None = None,
         context_keys: Sequence[str] = CONTEXT_KEYS,
         max_gb: float = 0.0,
+        latents: str = 'disk',
+        sync_every: float = 60.0,
+        load_from: Any = None,
     ):
-        _check(length, capacity, chunksize, context, max_gb)
+        _check(length, capacity, chunksize, context, max_gb, latents)
         self.length = int(length)
         self.context = self.length if context is None else int(context)
         self._context_keys = tuple(context_keys)
         self._lock = threading.RLock()
-        self._rng = np.random.default_rng(seed)
+        # Reports come when a clock says so: they must not disturb what training draws.
+        self._rngs = {x: np.random.default_rng([seed, i]) for i, x in enumerate(MODES)}
         limit = int(capacity) if capacity else None
+        self._folder = Folder(directory) if directory else None
         allocator = Allocator(
-            os.urandom(8), int(chunksize), limit, int(max_gb * GIGABYTE) or None
+            self._folder.store_id if self._folder else os.urandom(8),
+            int(chunksize),
+            limit,
+            int(max_gb * GIGABYTE) or None,
+            self._folder.path if self._folder else None,
+            boot_id(),
+            latents == 'disk',
         )
         self._store = Store(self.length, limit, allocator)
         self._reader = Reader(self._store, self.length, self.context)
@@ -71,6 +90,16 @@ class Replay(base.Replay):
         self._selector = selector or Uniform()
         self._selector.bind(self._store)
         self._traffic = {'inserts': 0, 'samples': 0, 'updates': 0, 'stale': 0}
+        self._checked = False  # whether a step was compared with the schema
+        if load_from:
+            load_source(self._store, load_from)
+        if self._folder:
+            load_folder(self._store, self._folder, allocator.boot)
+        self._store.trim()
+        self._selector.rebuild()
+        self._syncer = None
+        if self._folder and sync_every > 0:
+            self._syncer = Syncer(self.sync, sync_every)
 
     def __len__(self) -> int:
         with self._lock:
@@ -177,21 +206,59 @@ class Replay(base.Replay):
             }
 
     def save(self) -> Any:
-        """Everything that `load` needs to go on with the same samples."""
+        """Everything that `load` needs to go on with the same samples.
+
+        With a directory this is small: the content is in its files already.
+        """
         with self._lock:
             return {
-                'content': snapshot.dump(self._store),
-                'rng': self._rng.bit_generator.state,
+                'content': None if self._folder else snapshot.dump(self._store),
+                'order': self._store.next_order,
+                'streams': self._store.streams.save(),
+                'rngs': {k: v.bit_generator.state for k, v in self._rngs.items()},
                 'online': None if self._online is None else self._online.save(),
             }
 
     def load(self, data: Any) -> None:
+        """Continues from `save`; steps in the directory that are newer stay."""
         with self._lock:
-            snapshot.restore(self._store, data['content'])
-            self._rng.bit_generator.state = data['rng']
+            if not self._store.rows:
+                snapshot.restore(self._store, data['content'])
+            for mode, state in data['rngs'].items():
+                self._rngs[mode].bit_generator.state = state
             if self._online is not None and data['online'] is not None:
                 self._online.load(data['online'])
+            self._recount(data['streams'], data['order'])
             self._selector.rebuild()
+
+    def shrink(self, max_gb: float) -> None:
+        """Evicts the oldest steps until the files take at most `max_gb`."""
+        with self._lock:
+            self._selector.evicted(self._store.shrink(max_gb * GIGABYTE))
+
+    def sync(self) -> None:
+        """Makes all steps so far survive a loss of power."""
+        with self._lock:
+            dirty = [s for s in self._store.allocator.segments.values() if s.dirty]
+        sync_segments(dirty, self._lock)
+
+    def close(self) -> None:
+        """Syncs, latents included, and gives the folder back. Then nothing works."""
+        if self._syncer:
+            self._syncer.close()
+        if self._folder:
+            close_segments(self._store.allocator.segments.values(), self._lock)
+            self._folder.close()
+
+    def _recount(self, streams: dict[str, Any], order: int) -> None:
+        """Numbers the rows of each stream as before, with those added since `order`."""
+        saved = dict(zip(streams['workers'].tolist(), streams['count'], strict=True))
+        table = self._store.streams
+        for slot, worker in enumerate(table.workers):
+            count = int(saved.get(worker, 0))
+            table.count[slot] = count + self._store.rows_since(slot, order)
+            if self._online is not None:
+                self._online.catch_up(self._store, slot, count)
 
     def _fit(self, arrays: base.Batch, count: int) -> base.Batch:
         for key, value in arrays.items():
@@ -200,11 +267,29 @@ class Replay(base.Replay):
                     f"add_batch got {count} workers but the key '{key}' has the shape "
                     f'{value.shape}: its first axis must have one row per worker.'
                 )
+        if not self._checked:
+            self._check_schema(Schema.of(arrays, self._context_keys))
+            self._checked = True
+        assert self._store.schema is not None
+        return self._store.schema.fit(arrays)
+
+    def _check_schema(self, schema: Schema) -> None:
         allocator = self._store.allocator
-        if allocator.schema is None:
-            allocator.prepare(Schema.of(arrays, self._context_keys))
-        assert allocator.schema is not None
-        return allocator.schema.fit(arrays)
+        if allocator.schema is not None:
+            home = self._folder.path if self._folder else 'the source'
+            refuse_difference(allocator.schema, schema, home)
+        else:
+            allocator.prepare(schema)
+        footprint = Footprint.of(
+            schema.row_bytes,
+            allocator.capacity,
+            allocator.max_bytes,
+            allocator.folder,
+            allocator.nbytes,
+        )
+        footprint.report()
+        if allocator.folder:
+            need_descriptors(footprint.needed // allocator.segment_bytes)
 
     def _append(
         self, steps: base.Batch, workers: list[int], serials: base.Array | None
@@ -221,14 +306,14 @@ class Replay(base.Replay):
 
     def _choose(self, batch: int, mode: str) -> base.Array:
         if mode != 'train':
-            return self._selector.draw(self._rng, batch)
+            return self._selector.draw(self._rngs[mode], batch)
         self._traffic['samples'] += batch
         if self._online is None:
-            return self._selector.draw(self._rng, batch)
+            return self._selector.draw(self._rngs[mode], batch)
         fresh = self._online.take(batch)
         if len(fresh) == batch:
             return fresh
-        drawn = self._selector.draw(self._rng, batch - len(fresh))
+        drawn = self._selector.draw(self._rngs[mode], batch - len(fresh))
         return np.concatenate([fresh, drawn])
 
     def _check_update(self, values: base.Batch, shape: tuple[int, ...]) -> None:
@@ -253,6 +338,7 @@ def _check(
     chunksize: int,
     context: int | None,
     max_gb: float,
+    latents: str,
 ) -> None:
     if length < 1 or chunksize < 1 or max_gb < 0:
         raise ConfigError(
@@ -264,6 +350,8 @@ def _check(
             f'Replay with a capacity of {capacity} steps never holds a sequence of '
             f'{length}. Raise replay.size or lower the sequence length.'
         )
+    if latents not in ('disk', 'ram'):
+        raise ConfigError(f"replay.latents={latents!r} must be 'disk' or 'ram'.")
     if context is not None and not 0 <= context <= length:
         raise ConfigError(
             f'context={context} must lie between 0 and the length of {length} steps.'

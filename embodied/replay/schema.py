@@ -39,7 +39,7 @@ class Column:
         return self.dtype.itemsize * int(np.prod(self.shape, dtype=np.int64))
 
     def __str__(self) -> str:
-        return f'{self.dtype}{list(self.shape)}'
+        return f'{self.dtype}{list(self.shape)}' + ' (latent)' * self.latent
 
 
 # Columns of the store itself, stored beside those of the steps.

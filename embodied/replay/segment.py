@@ -107,9 +107,12 @@ class Segment:
     lives as long as anything refers to it.
     """
 
-    def __init__(self, spec: SegmentSpec, memory: Any, path: Path | None):
+    def __init__(
+        self, spec: SegmentSpec, memory: Any, path: Path | None, writable: bool
+    ):
         self.spec = spec
         self.path = path
+        self.writable = writable  # whether changes reach the file
         self.used = 0  # slots taken so far, from the front
         self.live = 0  # of these, chunks that are not evicted
         self.dirty = False  # committed rows that are not durable yet
@@ -132,7 +135,7 @@ class Segment:
         memory[HEADER.itemsize : HEADER.itemsize + len(spec.description)] = (
             spec.description
         )
-        segment = cls(spec, memory, path)
+        segment = cls(spec, memory, path, path is not None)
         segment.table['ordinal'] = FREE
         head = segment.header
         head['bytes'] = len(spec.description)
@@ -152,7 +155,7 @@ class Segment:
                 raise BadSegment(f'it has {size} bytes, less than a header')
             memory = mmap.mmap(file.fileno(), 0, access=access)
         spec = _describe(memory, size)
-        segment = cls(spec, memory, path)
+        segment = cls(spec, memory, path, writable)
         segment._check_table()
         return segment
 

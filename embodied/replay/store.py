@@ -19,7 +19,7 @@ from .schema import ORDER, PRIORITY, SERIAL, VERSION, Schema
 from .segment import Segment
 from .streams import StreamTable
 
-__all__ = ['Appended', 'Evicted', 'Piece', 'Store']
+__all__ = ['ID_BYTES', 'Appended', 'Evicted', 'Piece', 'Store', 'is_broken']
 
 ID_BYTES = 20
 # Evicting this share of the capacity at a time keeps its cost per step negligible.
@@ -43,6 +43,11 @@ class Evicted(NamedTuple):
     ordinal: int
     start: int
     stop: int
+
+
+def is_broken(versions: Array) -> Array:
+    """Rows whose latents are lost (0) or were torn in the middle of a write (odd)."""
+    return (versions == 0) | (versions & 1).astype(bool)
 
 
 class Appended(NamedTuple):
@@ -97,8 +102,7 @@ class Store:
         positions = join(ordinals, indices)
         starts = self.index.extend(positions)
         self._note(slots, ordinals, indices, serials)
-        if self.capacity and self.rows > self.capacity:
-            evicted += self._evict_rows(self.rows - self.capacity)
+        evicted += self.trim()
         return Appended(positions, starts, self.streams.count[slots], evicted)
 
     def plan(self, starts: Array, length: int) -> list[Piece]:
@@ -141,11 +145,23 @@ class Store:
         """Writes columns in place; the row's version is odd while that happens."""
         for segment, which, slots, indices in self.groups(positions):
             version = segment.columns[VERSION.name]
-            before = version[slots, indices] & ~np.uint32(1)
+            before = version[slots, indices]
+            self._clear_broken(segment, slots, indices, before)
+            before &= ~np.uint32(1)
             version[slots, indices] = before + np.uint32(1)
             for name, value in values.items():
                 segment.columns[name][slots, indices] = value[which]
             version[slots, indices] = before + np.uint32(2)
+
+    def _clear_broken(
+        self, segment: Segment, slots: Array, indices: Array, versions: Array
+    ) -> None:
+        """Zeros the latents of broken rows: an update may not bring all of them."""
+        broken = is_broken(versions)
+        if broken.any():
+            for column in segment.spec.schema.columns.values():
+                if column.latent:
+                    segment.columns[column.name][slots[broken], indices[broken]] = 0
 
     def write_priorities(self, positions: Array, values: Array) -> None:
         for segment, which, slots, indices in self.groups(positions):
@@ -170,6 +186,33 @@ class Store:
         positions = join(ordinals.astype(np.int64), indices.astype(np.int64))
         return np.where(own.all(-1) & self.index.alive(positions), positions, NONE)
 
+    def shrink(self, max_bytes: float) -> list[Evicted]:
+        """Evicts the oldest segments until the others take at most `max_bytes`."""
+        evicted: list[Evicted] = []
+        while self.allocator.nbytes > max_bytes:
+            evicted += self._evict_segment()
+        return evicted
+
+    def tail(self, slot: int) -> int:
+        """Position of the newest row of the stream in a slot, or NONE."""
+        ordinal = self.streams.ordinal[slot]
+        if ordinal == NONE or not self.index.fills(ordinal[None])[0]:
+            return NONE
+        return int(join(ordinal, self.index.fills(ordinal[None])[0] - 1))
+
+    def rows_since(self, slot: int, order: int) -> int:
+        """How many rows of the stream in a slot were added at `order` or later."""
+        ordinal, count = int(self.streams.ordinal[slot]), 0
+        while ordinal != NONE:
+            record = self.index.table[ordinal - self.index.base]
+            segment = self.allocator.segments[int(record['segment'])]
+            rows = slice(int(record['first']), int(record['fill']))
+            orders = segment.columns[ORDER.name][record['slot'], rows]
+            new = len(orders) - int(np.searchsorted(orders, order))
+            count += new
+            ordinal = int(record['prev']) if new == len(orders) else NONE
+        return count
+
     def oldest(self) -> int:
         """Order of the oldest row that is still there."""
         return self._ages[0][0] if self._ages else self.next_order
@@ -188,6 +231,12 @@ class Store:
         number = int(self.index.table['segment'][row])
         self.index.remove(ordinal)
         self.allocator.release(number)
+
+    def trim(self) -> list[Evicted]:
+        """Evicts what exceeds the capacity."""
+        if not self.capacity or self.rows <= self.capacity:
+            return []
+        return self._evict_rows(self.rows - self.capacity)
 
     def _make_chunks(self, slots: Array) -> list[Evicted]:
         evicted: list[Evicted] = []
@@ -289,6 +338,8 @@ class Store:
             self.drop_dead(ordinal)
             evicted.append(Evicted(ordinal, first, fill))
         heapq.heapify(self._ages)
+        if number in self.allocator.segments:
+            self.allocator.delete(number)
         return evicted
 
     def _push(self, ordinal: int) -> None:

@@ -1,0 +1,182 @@
+"""Loader: rebuilds a store from the segments that an earlier process left behind."""
+
+from typing import Any
+
+import numpy as np
+
+from embodied.core.errors import ReplayError
+
+from .folder import Folder, list_segments, local_path, need_descriptors
+from .index import NONE
+from .schema import ORDER, SERIAL, VERSION, Schema
+from .segment import FREE, BadSegment, Segment
+from .store import Store
+
+__all__ = ['attach', 'load_folder', 'load_source', 'recover', 'refuse_difference']
+
+# Ordinals left out per file that could not be read: its chunks keep theirs.
+SKIPPED_ORDINALS = 4096
+
+
+def load_folder(store: Store, folder: Folder, boot: str) -> None:
+    """Takes over all rows of a folder, which this process goes on writing."""
+    allocator = store.allocator
+    segments = folder.open_segments()
+    for segment in segments:
+        recover(segment, boot)
+        _share_schema(store, segment, folder.path)
+        allocator.segments[segment.spec.number] = segment
+    if segments:
+        allocator.chunksize = segments[0].spec.chunksize
+        allocator.prepare(segments[0].spec.schema)
+    allocator.next_number = folder.next_number()
+    records = [
+        (segment.table[slot], segment.spec.number, slot)
+        for segment in segments
+        for slot in np.flatnonzero(segment.table['ordinal'] != FREE).tolist()
+    ]
+    records.sort(key=lambda record: record[0]['ordinal'])
+    for record, number, slot in records:
+        ordinal, stream = int(record['ordinal']), int(record['stream'])
+        if record['first'] < record['committed']:
+            prev = _complete_before(store, int(record['prev']))
+            _enter(store, ordinal, stream, prev, number, slot)
+            _continue_stream(store, ordinal, stream)
+        if record['committed']:
+            _read_counters(store, stream, allocator.segments[number], slot)
+        store.next_ordinal = ordinal + 1
+    store.next_ordinal += SKIPPED_ORDINALS * folder.set_aside
+    _drop_empty(store)
+    store.index.find_stops()
+
+
+def load_source(store: Store, path: Any) -> None:
+    """Adds the rows of another run's folder before our own; nothing is written there.
+
+    Its files are mapped privately, so updates of its latents stay in this process.
+    """
+    home = local_path(path)
+    paths = list_segments(home)
+    if not paths:
+        raise ReplayError(f'replay.load_from={home} holds no replay segments.')
+    need_descriptors(len(paths))
+    attach(store, [_open_source(p) for p in paths], home)
+
+
+def attach(store: Store, segments: list[Segment], home: Any) -> None:
+    """Enters privately mapped segments of another store.
+
+    Chunks get negative ordinals and orders: they are older than everything of ours.
+    """
+    records = [
+        (record, segment, slot)
+        for segment in segments
+        for slot, record in enumerate(segment.table)
+        if record['ordinal'] != FREE and record['first'] < record['committed']
+    ]
+    records.sort(key=lambda entry: entry[0]['ordinal'])
+    names = {int(r['ordinal']): i - len(records) for i, (r, _, _) in enumerate(records)}
+    newest = max((_last(s, slot, ORDER.name) for _, s, slot in records), default=0)
+    for i, segment in enumerate(segments):
+        segment.columns[ORDER.name][:] -= newest + 1
+        _share_schema(store, segment, home)
+        store.allocator.segments[-1 - i] = segment
+    numbers = {id(segment): -1 - i for i, segment in enumerate(segments)}
+    for record, segment, slot in records:
+        prev = _complete_before(store, names.get(int(record['prev']), NONE))
+        ordinal = names[int(record['ordinal'])]
+        _enter(store, ordinal, int(record['stream']), prev, numbers[id(segment)], slot)
+    store.index.find_stops()
+
+
+def recover(segment: Segment, boot: str) -> None:
+    """Trusts what was synced only, if the machine went down since it was written."""
+    head = segment.header
+    if head['boot'][0].decode() != boot and not head['clean'][0]:
+        table = segment.table
+        table['committed'] = np.minimum(table['committed'], table['durable'])
+        table['first'] = np.minimum(table['first'], table['committed'])
+        segment.columns[VERSION.name][:] = 0
+    # In this order: a crash in between must not make clean rows look lost.
+    head['boot'] = boot.encode()
+    head['clean'] = 0
+
+
+def _open_source(path: Any) -> Segment:
+    try:
+        return Segment.open(path, writable=False)
+    except BadSegment as error:
+        raise ReplayError(
+            f'replay.load_from: {path} cannot be read: {error}. See `dreamer replay '
+            f'check`.'
+        ) from error
+
+
+def _share_schema(store: Store, segment: Segment, home: Any) -> None:
+    allocator = store.allocator
+    if allocator.schema is None:
+        allocator.prepare(segment.spec.schema)
+    assert allocator.schema is not None
+    refuse_difference(segment.spec.schema, allocator.schema, home)
+    allocator.widest = max(allocator.widest, segment.spec.chunksize)
+
+
+def refuse_difference(old: Schema, new: Schema, home: Any) -> None:
+    """Raises, with a readable difference, unless both schemas are equal."""
+    lines = old.difference(new)
+    if lines:
+        raise ReplayError(
+            f'The replay in {home} holds other keys than this run:\n  '
+            + '\n  '.join(lines)
+            + '\nUse another logdir or replay.dir, or the settings of that run.'
+        )
+
+
+def _complete_before(store: Store, prev: int) -> int:
+    """The predecessor if its rows are all there, else NONE: the stream has a gap."""
+    if prev == NONE or not store.index.has(np.array([prev]))[0]:
+        return NONE
+    record = store.index.table[prev - store.index.base]
+    size = store.allocator.segments[int(record['segment'])].spec.chunksize
+    return prev if record['fill'] == size else NONE
+
+
+def _enter(
+    store: Store, ordinal: int, stream: int, prev: int, number: int, slot: int
+) -> None:
+    segment = store.allocator.segments[number]
+    record = segment.table[slot]
+    segment.live += 1
+    store.index.add(ordinal, stream, prev, number, slot)
+    store.enter(ordinal, int(record['first']), int(record['committed']))
+
+
+def _continue_stream(store: Store, ordinal: int, stream: int) -> None:
+    streams, record = store.streams, store.index.table[ordinal - store.index.base]
+    slot = streams.slot(stream)
+    streams.ordinal[slot] = ordinal
+    before = streams.count[slot] if record['prev'] != NONE else 0
+    streams.count[slot] = before + record['fill'] - record['first']
+
+
+def _read_counters(store: Store, stream: int, segment: Segment, slot: int) -> None:
+    """Last serial and order; also of rows that are evicted but still in their file."""
+    store.streams.serial[store.streams.slot(stream)] = _last(segment, slot, SERIAL.name)
+    store.next_order = max(store.next_order, _last(segment, slot, ORDER.name) + 1)
+
+
+def _last(segment: Segment, slot: int, name: str) -> int:
+    return int(segment.columns[name][slot, int(segment.table['committed'][slot]) - 1])
+
+
+def _drop_empty(store: Store) -> None:
+    """Continues the newest segment if it has room; deletes those without rows."""
+    allocator = store.allocator
+    for number in sorted(n for n in allocator.segments if n >= 0):
+        segment = allocator.segments[number]
+        taken = np.flatnonzero(segment.table['ordinal'] != FREE)
+        segment.used = int(taken[-1]) + 1 if len(taken) else 0
+        if number == max(allocator.segments) and segment.used < segment.spec.chunks:
+            allocator.continue_in(number)
+        elif not segment.live:
+            allocator.delete(number)
