@@ -104,8 +104,8 @@ def _introduce(
 ) -> None:
     size, board = config.env.toy.size, config.env.toy.board
     console.print(
-        f'A world model learns to catch a falling ball on a {board} x {board} board, '
-        f'from {size} x {size} pixels, on this CPU.',
+        f'A world model learns to catch a falling ball on a board of {board} x {board} '
+        f'cells, from {size} x {size} pixels, on this CPU.',
         f'Random play scores {levels[RANDOM]:.2f}, perfect play '
         f'{levels[OPTIMUM]:.2f}. Ctrl-C ends it early.',
         sep='\n',

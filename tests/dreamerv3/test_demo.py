@@ -41,7 +41,7 @@ def logdir(output, folder):
 
 def test_demo_tells_what_it_does_and_how_it_went(output):
     first, *_ = lines = output.splitlines()
-    assert '8 x 8 board' in first
+    assert '8 x 8 cells' in first
     assert '16 x 16 pixels' in first
     assert 'Random play scores -0.75, perfect play 1.00.' in output
     assert [line for line in lines if line.startswith('step ')]
