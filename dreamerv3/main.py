@@ -109,16 +109,17 @@ def loop_args(config: elements.Config) -> elements.Config:
 
 
 def _command(argv: list[str]) -> int:
-    if not argv or argv[0] in ('help', '--help', '-h') or '--help' in argv:
+    name, *rest = argv or ['help']
+    if name == 'replay':  # has a help of its own
+        return _run_replay_tools(rest)
+    if name in ('help', '-h') or '--help' in argv:
         print(HELP, end='')
         return 0
-    if argv[0].startswith('--'):
+    if name.startswith('--'):
         return _run_script(argv)
-    name, *rest = argv
     commands: dict[str, Callable[[list[str]], int]] = {
         'config': _print_config,
         'demo': _run_demo,
-        'replay': _run_replay_tools,
         'tasks': _print_tasks,
     }
     for script in config_lib.CHOICES['script']:
@@ -126,9 +127,8 @@ def _command(argv: list[str]) -> int:
     if name not in commands:
         close = difflib.get_close_matches(name, commands)
         hint = f' Did you mean {", ".join(close)}?' if close else ''
-        raise ConfigError(
-            f"Unknown command '{name}'.{hint} There are: {', '.join(sorted(commands))}."
-        )
+        names = ', '.join(sorted([*commands, 'replay']))
+        raise ConfigError(f"Unknown command '{name}'.{hint} There are: {names}.")
     return commands[name](rest)
 
 

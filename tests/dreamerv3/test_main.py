@@ -219,3 +219,10 @@ def test_console_shows_single_lines_and_nothing_else(tmp_path, capfd):
     assert len(lines) > 10
     assert all(line.startswith('step ') for line in lines)
     assert lines[-1].startswith('step 600  score ')
+
+
+def test_replay_tools_are_reached_with_their_own_help(capsys):
+    with pytest.raises(SystemExit) as info:
+        main(['replay', '--help'])
+    assert info.value.code == 0
+    assert 'dreamer replay' in capsys.readouterr().out
