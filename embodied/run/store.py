@@ -17,6 +17,7 @@ class Store:
     """
 
     def __init__(self, replay: Any, minimum: int):
+        self._given = replay
         self._replay = _complete(replay)
         self._minimum = minimum
         self._steps = 0
@@ -45,6 +46,11 @@ class Store:
     def load(self, data: dict[str, Any]) -> None:
         self._replay.load(data['content'])
         self._steps = data['steps']
+
+    def close(self) -> None:
+        """Gives back what the replay holds, such as files."""
+        if hasattr(self._given, 'close'):
+            self._given.close()
 
 
 def _complete(replay: Any) -> base.Replay:

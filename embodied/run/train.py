@@ -76,6 +76,7 @@ class TrainLoop:
         self.agent = make_agent()
         replay = make_replay()
         self.store = Store(replay, settings.minimum)
+        stack.callback(self.store.close)
         self.logger = make_logger()
         stack.callback(self.logger.close)
         self.scores = ScoreFile(settings.logdir)

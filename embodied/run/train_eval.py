@@ -79,6 +79,7 @@ class TrainEvalLoop(TrainLoop):
         )
         replay = make_replay_eval()
         self.eval_store = Store(replay, settings.eval_minimum)
+        stack.callback(self.eval_store.close)
         self.eval_reporter = Reporter(self.agent, make_stream(replay, 'eval'), settings)
         self.evaluation = Evaluation(
             self.agent,

@@ -1,5 +1,6 @@
 """The training loop with foreign parts: counting, logging, limits, errors."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -282,24 +283,27 @@ def test_what_was_opened_is_closed_when_building_fails(tmp_path):
         def close(self):
             closed.append('logger')
 
+    class Replay(parts.PlainReplay):
+        def close(self):
+            closed.append('replay')
+
     def make_stream(replay, mode):
         raise ValueError('no stream')
 
     with pytest.raises(ValueError, match='no stream'):
         embodied.run.train(
             parts.Agent,
-            parts.PlainReplay,
+            Replay,
             Closing,
             make_stream,
             lambda: Logger(elements.Counter(), [print]),
             parts.make_args(tmp_path),
         )
-    assert closed == ['env', 'env', 'logger']
+    assert closed == ['env', 'env', 'logger', 'replay']
 
 
 SCRIPT = """
 import sys
-sys.path.insert(0, {folder!r})
 import embodied, run_parts as parts
 class Agent(parts.Agent):
     def train(self, carry, batch):
@@ -308,23 +312,27 @@ class Agent(parts.Agent):
         return super().train(carry, batch)
     def save(self):
         print('saving', flush=True)
-        if {stuck} and self.trained:
+        if sys.argv[2] == 'stuck' and self.trained:
             import threading
             threading.Event().wait()
         return super().save()
 if __name__ == '__main__':
     embodied.run.train(
         Agent, parts.SaveableReplay, parts.SaveableEnv, parts.Stream,
-        parts.make_logger, parts.make_args(sys.argv[1], steps=10**9))
+        parts.make_logger,
+        parts.make_args(sys.argv[1], steps=10**9, debug=sys.argv[2] != 'processes'))
     print('returned', flush=True)
 """
 
 
-def start(logdir, stuck=False):
-    folder = str(parts.FOLDER)
-    script = SCRIPT.format(folder=folder, stuck=stuck)
+def start(logdir, how):
+    paths = [str(parts.FOLDER), os.environ.get('PYTHONPATH', '')]
     child = subprocess.Popen(
-        [sys.executable, '-c', script, str(logdir)], stdout=subprocess.PIPE, text=True
+        [sys.executable, '-c', SCRIPT, str(logdir), how],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, 'PYTHONPATH': os.pathsep.join(paths)},
+        start_new_session=True,
     )
     while child.stdout.readline().strip() != 'training':
         assert child.poll() is None
@@ -332,9 +340,13 @@ def start(logdir, stuck=False):
 
 
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_process_cleanly(tmp_path, number):
-    with start(tmp_path) as child:
-        child.send_signal(number)
+@pytest.mark.parametrize('how', ['inline', 'processes'])
+def test_a_signal_ends_the_process_cleanly(tmp_path, number, how):
+    with start(tmp_path, how) as child:
+        if number == signal.SIGINT:  # Ctrl-C reaches the environments, too
+            os.killpg(child.pid, number)
+        else:
+            child.send_signal(number)
         lines = child.stdout.read().split()
     assert child.returncode == 0
     assert lines == ['saving', 'returned']
@@ -346,7 +358,7 @@ def test_a_signal_ends_the_process_cleanly(tmp_path, number):
 
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
 def test_a_second_signal_ends_the_process_at_once(tmp_path, number):
-    with start(tmp_path, stuck=True) as child:
+    with start(tmp_path, 'stuck') as child:
         child.send_signal(signal.SIGINT)
         assert child.stdout.readline() == 'saving\n'
         child.send_signal(number)
