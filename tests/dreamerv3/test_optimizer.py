@@ -1,0 +1,99 @@
+"""LaProp with clipping and warm-up: hand-worked steps, and the oracle's."""
+
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import oracle
+import pytest
+
+from dreamerv3 import config
+from dreamerv3.optimizer import clip_by_parameter_norm, make_optimizer
+
+
+def options(**changes):
+    defaults = dict(config.resolve([])[0].agent.opt)
+    return types.SimpleNamespace(**{**defaults, **changes})
+
+
+def run(settings, params, grads):
+    """Parameters after each update."""
+    optimizer = make_optimizer(settings)
+    update = jax.jit(optimizer.update)
+    params = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), params)
+    state, history = optimizer.init(params), []
+    for grad in grads:
+        grad = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), grad)
+        updates, state = update(grad, state, params)
+        params = optax.apply_updates(params, updates)
+        history.append(jax.tree.map(np.asarray, params))
+    return history
+
+
+@pytest.mark.parametrize(
+    ('grad', 'param', 'expected'),
+    [
+        ([30.0, 40.0], [3.0, 4.0], [0.9, 1.2]),  # 50 > 0.3 * 5
+        ([0.9, 1.2], [3.0, 4.0], [0.9, 1.2]),  # just at the limit
+        ([0.3, 0.4], [3.0, 4.0], [0.3, 0.4]),  # below it
+        ([-3.0, 4.0], [0.0, 0.0], [-1.8e-4, 2.4e-4]),  # 0.3 * the smallest norm
+        ([0.0, 0.0], [3.0, 4.0], [0.0, 0.0]),
+        ([[30.0], [40.0]], [[3.0], [4.0]], [[0.9], [1.2]]),  # norm of the whole matrix
+    ],
+)
+def test_gradients_are_clipped_to_the_norm_of_their_tensor(grad, param, expected):
+    clip = clip_by_parameter_norm(0.3, 1e-3)
+    tree = lambda x: {'x': jnp.array(x), 'other': jnp.ones(3)}
+    clipped, _ = clip.update(tree(grad), clip.init(tree(param)), tree(param))
+    np.testing.assert_allclose(clipped['x'], expected, rtol=1e-6)
+    limit = 0.3 * np.sqrt(3)
+    np.testing.assert_allclose(np.linalg.norm(clipped['other']), limit, rtol=1e-6)
+
+
+def test_first_update_has_rate_zero_and_later_ones_follow_the_warmup():
+    # A constant gradient, too small to be clipped, is normalized to exactly +-1.
+    start = [50.0, 50.0]
+    after = run(options(lr=0.5, warmup=2), start, [[2.0, -3.0]] * 4)
+    steps = np.diff([start, *after], axis=0)
+    expected = [[0, 0], [-0.25, 0.25], [-0.5, 0.5], [-0.5, 0.5]]
+    np.testing.assert_allclose(steps, expected, rtol=1e-4)
+
+
+def test_without_warmup_the_first_update_has_the_full_rate():
+    after = run(options(lr=0.5, warmup=0), [50.0, 50.0], [[2.0, -3.0]])
+    np.testing.assert_allclose(after[0], [49.5, 50.5], rtol=1e-6)
+
+
+def test_momentum_averages_normalized_gradients():
+    # With g then -g both have the same second moment, so they become +1 and -1; the
+    # averages of them are 0.1 / 0.1 = 1 and (0.9 * 0.1 - 0.1) / (1 - 0.81) = -1 / 19.
+    after = run(options(lr=0.5, warmup=0), [50.0], [[2.0], [-2.0]])
+    steps = np.diff([[50.0], *after], axis=0)
+    np.testing.assert_allclose(steps, [[-0.5], [0.5 / 19]], rtol=1e-3)
+
+
+def test_gradients_of_zero_move_nothing():
+    after = run(options(warmup=0), [1.0, 2.0], [[0.0, 0.0]] * 3)
+    np.testing.assert_array_equal(after[-1], [1.0, 2.0])
+
+
+@pytest.mark.parametrize('scale', [1e-6, 1e-2, 1.0, 1e4], ids=str)
+@pytest.mark.parametrize('size', [0.0, 1e-4, 1.0], ids=str)
+def test_updates_agree_with_the_oracle(scale, size):
+    rng = np.random.default_rng(0)
+    params = size * rng.standard_normal((6, 5)).astype(np.float32)
+    # Sizes that change from update to update, so that clipping comes and goes.
+    grads = [
+        (scale * 10.0 ** rng.uniform(-2, 2) * rng.standard_normal((6, 5)))
+        for _ in range(6)
+    ]
+    grads = [x.astype(np.float32) for x in grads]
+    settings = options(lr=1e-2, warmup=3)
+    expected = oracle.optimize(params, grads, lr=settings.lr, warmup=settings.warmup)
+    history = [params, *run(settings, params, grads)]
+    np.testing.assert_array_equal(history[1], params)
+    for index, (one, two) in enumerate(zip(history[1:], expected, strict=True)):
+        update, reference = one - history[index], two - [params, *expected][index]
+        np.testing.assert_allclose(update, reference, atol=1e-6, rtol=1e-3)
