@@ -10,6 +10,21 @@ from ..core.errors import ConfigError
 
 __all__ = ['Settings']
 
+POSITIVE = (
+    'envs',
+    'eval_envs',
+    'eval_eps',
+    'eval_every',
+    'batch_size',
+    'batch_length',
+    'report_length',
+    'consec_train',
+    'consec_report',
+    'report_batches',
+    'keep',
+)
+NOT_NEGATIVE = ('steps', 'duration', 'replay_context')
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
@@ -98,22 +113,6 @@ class Settings:
                 raise ConfigError(
                     f'{name}={getattr(self, name)} must be at least {least}.'
                 )
-
-
-POSITIVE = (
-    'envs',
-    'eval_envs',
-    'eval_eps',
-    'eval_every',
-    'batch_size',
-    'batch_length',
-    'report_length',
-    'consec_train',
-    'consec_report',
-    'report_batches',
-    'keep',
-)
-NOT_NEGATIVE = ('steps', 'duration', 'replay_context')
 
 
 def _convert(field: dataclasses.Field, value: Any) -> Any:

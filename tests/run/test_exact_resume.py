@@ -1,6 +1,9 @@
 """An interrupted and resumed run ends exactly like one that was never interrupted."""
 
+import os
 import signal
+import subprocess
+import sys
 
 import elements
 import numpy as np
@@ -77,6 +80,33 @@ def test_many_interruptions_of_all_kinds_agree(tmp_path, uninterrupted):
     rng = np.random.default_rng(0)
     for interrupt in rng.permutation([by_signal, by_error] * 5):
         interrupt(tmp_path, at=int(rng.integers(1, 40)))
+    run(tmp_path)
+    assert outcome(tmp_path) == uninterrupted[0]
+
+
+CHILD = """
+import sys
+import embodied, run_parts as parts
+report = lambda: print('step', flush=True)
+embodied.run.train(
+    parts.Agent, parts.SaveableReplay, lambda index: parts.SaveableEnv(index, report),
+    parts.Stream, parts.make_logger,
+    parts.make_args(sys.argv[1], steps=int(sys.argv[2]), save_every=-1.0))
+"""
+
+
+def test_a_run_that_is_killed_again_and_again_agrees(tmp_path, uninterrupted):
+    rng = np.random.default_rng(0)
+    paths = os.pathsep.join([str(parts.FOLDER), os.environ.get('PYTHONPATH', '')])
+    for _ in range(6):
+        with subprocess.Popen(
+            [sys.executable, '-c', CHILD, str(tmp_path), str(STEPS)],
+            stdout=subprocess.PIPE,
+            env={**os.environ, 'PYTHONPATH': paths},
+        ) as child:
+            for _ in range(int(rng.integers(1, 80))):
+                child.stdout.readline()
+            child.kill()
     run(tmp_path)
     assert outcome(tmp_path) == uninterrupted[0]
 
