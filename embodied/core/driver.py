@@ -10,7 +10,7 @@ from ..envs.handles import Handle, InlineHandle, ProcessHandle
 from ..envs.host import EnvInfo
 from ..envs.spaces import describe, refuse_shared, same
 from .base import Batch, Carry, Env, Spaces
-from .errors import ConfigError, DreamerError, EnvError, SpaceError
+from .errors import ConfigError, DreamerError, SpaceError
 
 __all__ = ['Driver']
 
@@ -122,7 +122,7 @@ class Driver:
         for handle in self._handles:
             try:
                 handle.close()
-            except EnvError as error:
+            except DreamerError as error:
                 failures.append(error)
         if failures:
             raise failures[0]
@@ -134,13 +134,12 @@ class Driver:
         obs = _stack(self._ask_all('step', rows), self.obs_space)
         is_last = obs['is_last']
         visible = {k: v for k, v in obs.items() if not k.startswith('log/')}
-        carry, choices, outs = policy(self._carry, visible, **self._kwargs)
+        self._carry, choices, outs = policy(self._carry, visible, **self._kwargs)
         acts = self._check_acts(choices)
         if is_last.any():
             acts = {k: _zero_where(is_last, v) for k, v in acts.items()}
         outs = {k: np.asarray(v) for k, v in outs.items()}
         self._hand_out({**obs, **acts, **outs})
-        self._carry = carry
         self._acts = {**acts, 'reset': is_last.copy()}
         return is_last
 
@@ -248,7 +247,10 @@ def _check_infos(infos: Sequence[EnvInfo]) -> None:
         )
     refuse_shared(first.obs_space, first.act_space)
     for index, info in enumerate(infos):
-        for ours, theirs in zip(first[:2], info[:2], strict=True):
+        for ours, theirs in (
+            (first.obs_space, info.obs_space),
+            (first.act_space, info.act_space),
+        ):
             differ = [
                 k
                 for k in {**ours, **theirs}

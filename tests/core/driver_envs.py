@@ -12,6 +12,7 @@ import numpy as np
 
 from embodied.core.base import Env, Spaces
 from embodied.envs.spaces import act_spaces, make_obs, obs_spaces
+from embodied.envs.wrappers import Wrapper
 
 
 class Counter(Env):
@@ -71,6 +72,8 @@ class Faulty(Counter):
     def __init__(self, fault: str) -> None:
         super().__init__(length=100)
         self._fault = fault
+        if fault == 'kill_beside_child' and os.fork() == 0:
+            signal.pause()  # The child holds the pipe open.
 
     def step(self, action: Mapping[str, Any]) -> dict[str, Any]:
         obs = super().step(action)
@@ -94,11 +97,10 @@ class Faulty(Counter):
         os.kill(os.getpid(), signal.SIGSEGV)
 
     def kill_beside_child(self) -> None:
-        if os.fork() == 0:
-            signal.pause()  # holds the pipe open
         self.kill()
 
     def hang(self) -> None:
+        os.write(1, b'hanging\n')  # at once, unlike print() without a buffer
         signal.pause()
 
 
@@ -139,14 +141,14 @@ class Marking(Counter):
         self._path.touch()
 
 
-class Modules(Counter):
+class Modules(Wrapper):
     """Logs whether JAX is loaded in its process, and the process."""
 
     @property
     def obs_space(self) -> Spaces:
         pid = elements.Space(np.int64)
-        return {**super().obs_space, 'log/jax': elements.Space(bool), 'log/pid': pid}
+        return {**self.env.obs_space, 'log/jax': elements.Space(bool), 'log/pid': pid}
 
     def step(self, action: Mapping[str, Any]) -> dict[str, Any]:
         jax = any(name.partition('.')[0] in ('jax', 'jaxlib') for name in sys.modules)
-        return {**super().step(action), 'log/jax': jax, 'log/pid': os.getpid()}
+        return {**self.env.step(action), 'log/jax': jax, 'log/pid': os.getpid()}

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import driver_envs
+import elements
 import numpy as np
 import psutil
 import pytest
@@ -24,6 +25,7 @@ from driver_envs import (
 
 import dreamerv3
 import embodied
+from dreamerv3 import factories
 from embodied.core.errors import ConfigError, EnvError, SpaceError
 from embodied.envs.wrappers import CheckSpaces
 
@@ -135,6 +137,7 @@ def test_observations_that_cannot_be_sent_are_reported():
 def test_a_process_that_ends_is_told_again_and_again(fault, words):
     driver = embodied.Driver([Counter, partial(Faulty, fault)])
     driver(stay, steps=2)
+    pids = [worker.pid for worker in workers()]
     with pytest.raises(EnvError) as error:
         driver(stay, steps=2)
     assert all(word in str(error.value) for word in ['nvironment 1', *words])
@@ -142,7 +145,8 @@ def test_a_process_that_ends_is_told_again_and_again(fault, words):
         with pytest.raises(EnvError, match='environment 1'):
             driver(stay, steps=2)
     driver.close()
-    assert workers() == []
+    for pid in pids:  # also of children that the environment had started
+        await_end(pid)
 
 
 def test_a_worker_killed_between_steps_is_noticed():
@@ -235,22 +239,31 @@ def test_workers_die_with_their_parent(tmp_path, mode):
         stdout=subprocess.PIPE,
         text=True,
     )
-    with parent:
-        assert parent.stdout.readline() == 'main\n'
-        pids = [int(pid) for pid in parent.stdout.readline().split()]
-        assert len(pids) == 2
+    try:
+        lines = [parent.stdout.readline().split() for _ in range(2)]
+        assert lines[0] == ['main']
+        pids = [int(pid) for pid in lines[1]]
+        if mode == 'hang':
+            lines = [parent.stdout.readline() for _ in pids]
+            assert lines == ['hanging\n'] * 2
+    finally:
         parent.kill()
-        assert parent.stdout.read() == ''
+        parent.wait()
+    assert len(pids) == 2
     for pid in pids:
         await_end(pid)
+    with parent.stdout as rest:
+        assert rest.read() == ''
 
 
 # Isolation
 
 
 def make_from_dreamerv3():
-    assert dreamerv3.__all__ and embodied.envs.tasks()
-    return Modules()
+    toy = {'size': 16, 'board': 8}
+    config = elements.Config(task='toy_catch', seed=0, env={'toy': toy})
+    assert dreamerv3.__all__
+    return Modules(factories.make_env(config, 0))
 
 
 def test_workers_never_load_jax():
