@@ -6,6 +6,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import driver_envs
@@ -192,6 +193,15 @@ def test_workers_ignore_interrupts():
     worker.send_signal(signal.SIGINT)
     driver(stay, steps=3)
     driver.close()
+
+
+def test_workers_outlive_the_thread_that_started_them():
+    drivers = []
+    thread = threading.Thread(target=lambda: drivers.append(embodied.Driver([Counter])))
+    thread.start()
+    thread.join()
+    drivers[0](stay, steps=3)
+    drivers[0].close()
 
 
 SCRIPT = """
