@@ -189,8 +189,8 @@ def flatten(stoch: jax.Array) -> jax.Array:
 
 def masked(x: jax.Array, reset: jax.Array) -> jax.Array:
     """x [B, ..., *rest] with zeros where reset [B, ...] is true."""
-    keep = ~reset.reshape(*reset.shape, *[1] * (x.ndim - reset.ndim))
-    return x * keep.astype(x.dtype)
+    # Not a product: NaN times zero would get through.
+    return jnp.where(reset.reshape(*reset.shape, *[1] * (x.ndim - reset.ndim)), 0, x)
 
 
 def time_first(x: jax.Array) -> jax.Array:

@@ -87,12 +87,13 @@ def test_a_reset_forgets_state_and_action_and_only_in_its_own_row(dyn, recorded)
     assert not np.allclose(with_reset.deter[0, 2:], without.deter[0, 2:])
 
 
-def test_nothing_before_a_reset_leaks_through_it(dyn, recorded):
+@pytest.mark.parametrize('garbage', [1e30, np.nan, np.inf])
+def test_nothing_before_a_reset_leaks_through_it(dyn, recorded, garbage):
     state, tokens, action, reset, gumbel = recorded
     clean, _ = observe(dyn, *recorded)
-    wild = State(state.deter * 1e30, state.stoch * 1e30)
+    wild = State(*(jnp.full_like(x, garbage) for x in state))
     reset = reset.at[:, 0].set(True)
-    loud, _ = observe(dyn, wild, tokens, action.at[:, 0].set(1e30), reset, gumbel)
+    loud, _ = observe(dyn, wild, tokens, action.at[:, 0].set(garbage), reset, gumbel)
     quiet, _ = observe(dyn, state, tokens, action, reset, gumbel)
     np.testing.assert_array_equal(loud.deter, quiet.deter)
     assert not np.allclose(clean.deter, quiet.deter)
