@@ -26,6 +26,9 @@ from .rssm import RSSM, State
 
 __all__ = ['Dreamer', 'Nets']
 
+# Losses in the order in which a bad value spreads; JAX sorts dicts by their keys.
+LOSS_ORDER = ('dyn', 'rep', 'rec', 'rew', 'con', 'policy', 'value', 'repval')
+
 sg = jax.lax.stop_gradient
 
 
@@ -151,7 +154,8 @@ class Dreamer(Model):
             'opt/update_norm': optax.tree.norm(updates),
             'opt/param_norm': optax.tree.norm(params),
         }
-        losses = {**aux['losses'], 'total': total, 'gradient': norms['opt/grad_norm']}
+        losses = {k: aux['losses'][k] for k in sorted(aux['losses'], key=_loss_order)}
+        losses |= {'total': total, 'gradient': norms['opt/grad_norm']}
         metrics = {**aux['metrics'], **norms, 'loss/total': total}
         return TrainResult(new, aux['carry'], losses, aux['replay'], metrics)
 
@@ -324,3 +328,7 @@ class Dreamer(Model):
     def _cast(self, params: Any) -> Any:
         """Matrices in the compute dtype, cast once; biases and scales stay float32."""
         return jax.tree.map(lambda x: x.astype(self.dtype) if x.ndim > 1 else x, params)
+
+
+def _loss_order(name: str) -> int:
+    return LOSS_ORDER.index(name.split('/')[0])
