@@ -73,7 +73,8 @@ def _from_plain(plain: Any, nesting: int) -> np.dtype:
     if len(plain['names']) > MAX_FIELDS:
         raise ValueError('too many fields')
     formats = [_from_plain(x, nesting - 1) for x in plain['formats']]
-    return np.dtype({**plain, 'formats': formats})
+    fields: Any = {**plain, 'formats': formats}
+    return np.dtype(fields)
 
 
 def _from_name(name: str) -> np.dtype:

@@ -49,6 +49,10 @@ class Greeting:
         }
         self._nonce = b''
 
+    def close(self) -> None:
+        if self._probe is not None:
+            self._probe.close()
+
     def hello(self) -> Parcel:
         """Begins anew."""
         self._nonce = secrets.token_bytes(NONCE_BYTES)

@@ -51,6 +51,10 @@ class Reception:
         self._probe = Probe() if supported() and settings.slab_bytes else None
         self._challenges: dict[bytes, bytes] = {}
 
+    def close(self) -> None:
+        if self._probe is not None:
+            self._probe.close()
+
     def greet(self, route: bytes, words: Any) -> tuple[Parcel | None, Guest | None]:
         """The answer to a hello, if it deserves one, and the guest if it is one."""
         session, name, nonce, theirs = _check(words)

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable
 
 import zmq
+from zmq.utils import z85
 
 from embodied.core.errors import ConfigError
 
@@ -36,7 +37,7 @@ class Gate:
     def __init__(
         self, context: zmq.Context, allowed: Iterable[str], logbook: Logbook
     ) -> None:
-        self._allowed = {zmq.utils.z85.decode(key.encode()) for key in allowed}
+        self._allowed = {z85.decode(key.encode()) for key in allowed}
         self._logbook = logbook
         self.sock = context.socket(zmq.REP)
         self.sock.set(zmq.LINGER, 0)

@@ -53,8 +53,14 @@ class Slab:
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
         self.holders: collections.Counter[Hashable] = collections.Counter()
 
+    def close(self) -> None:
+        """Gives the descriptor back; the memory goes with the last array on it."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
     def __del__(self) -> None:
-        os.close(self.fd)
+        self.close()
 
 
 class SlabPool:
@@ -99,8 +105,8 @@ class SlabPool:
         if total and slab is None:
             return None
         with self._lock:
-            for home in {id(home): home for home in homes if home}.values():
-                home.holders[holder] += 1
+            for lent in {id(home): home for home in homes if home}.values():
+                lent.holders[holder] += 1
         places, offset = [], 0
         for array, home in zip(arrays, homes, strict=True):
             if home is not None:
@@ -126,6 +132,12 @@ class SlabPool:
                 if slab.holders.pop(holder, 0):
                     del self._slabs[slab.number]
 
+    def close(self) -> None:
+        with self._lock:
+            for slab in self._slabs.values():
+                slab.close()
+            self._slabs.clear()
+
     def stats(self) -> dict[str, int]:
         with self._lock:
             self._collect()
@@ -140,10 +152,9 @@ class SlabPool:
         with self._lock:
             self._collect()
             size = max(SMALLEST, 1 << (max(nbytes, 1) - 1).bit_length())
-            for slab in self._slabs.values():
-                if slab.size == size and slab.holders.total() == 0:
-                    break
-            else:
+            idle = (s for s in self._slabs.values() if not s.holders.total())
+            slab = next((s for s in idle if s.size == size), None)
+            if slab is None:
                 used = sum(slab.size for slab in self._slabs.values())
                 if used + size > self._limit and not self._make_room(size, used):
                     return None
@@ -155,7 +166,7 @@ class SlabPool:
             return slab
 
     def _make_room(self, size: int, used: int) -> bool:
-        idle = [s for s in self._slabs.values() if s.holders.total() == 0]
+        idle = [s for s in self._slabs.values() if not s.holders.total()]
         while idle and used + size > self._limit:
             used -= idle[-1].size
             del self._slabs[idle.pop().number]
@@ -234,6 +245,9 @@ class Probe:
         self._secret = secrets.token_bytes(PROBE_BYTES)
         self._slab = Slab(INLINE, mmap.PAGESIZE)
         self._slab.memory[:PROBE_BYTES] = self._secret
+
+    def close(self) -> None:
+        self._slab.close()
 
     def words(self) -> dict[str, Any]:
         """What a hello says about it."""

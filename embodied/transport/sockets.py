@@ -9,7 +9,15 @@ from .interface import Settings
 from .messages import LARGE
 from .wire import MAX_PLACES
 
-__all__ = ['configure', 'next_event', 'receive', 'send']
+__all__ = [
+    'configure',
+    'descriptor',
+    'next_event',
+    'readable',
+    'receive',
+    'send',
+    'writable',
+]
 
 RECONNECT_FIRST = 20  # milliseconds
 RECONNECT_LAST = 500
@@ -28,7 +36,7 @@ def configure(sock: zmq.Socket, settings: Settings) -> None:
     sock.set(zmq.RECONNECT_IVL_MAX, RECONNECT_LAST)
     sock.set(zmq.LINGER, milliseconds(settings.grace))
     sock.set(zmq.IPV6, 1)
-    if sock.socket_type == zmq.ROUTER:
+    if sock.type == zmq.ROUTER:
         sock.set(zmq.ROUTER_MANDATORY, 1)
         sock.set(zmq.SNDHWM, MAX_UNSENT)
     else:
@@ -37,6 +45,21 @@ def configure(sock: zmq.Socket, settings: Settings) -> None:
         sock.set(zmq.IMMEDIATE, 1)
         sock.set(zmq.SNDHWM, 0)
         sock.set(zmq.RCVHWM, 0)
+
+
+def readable(sock: zmq.Socket) -> bool:
+    """Whether a whole message has arrived; also takes note of all that happened."""
+    return bool(int(sock.get(zmq.EVENTS)) & zmq.POLLIN)
+
+
+def writable(sock: zmq.Socket) -> bool:
+    """Whether a message can be sent now."""
+    return bool(int(sock.get(zmq.EVENTS)) & zmq.POLLOUT)
+
+
+def descriptor(sock: zmq.Socket) -> int:
+    """Becomes readable once something happened that nobody took note of yet."""
+    return int(sock.get(zmq.FD))
 
 
 def send(sock: zmq.Socket, frames: list, track: bool = False) -> Any:

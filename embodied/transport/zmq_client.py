@@ -223,7 +223,7 @@ class ZmqClient(Client):
         To be called after every use of the socket: any use may swallow the signal of
         its descriptor, and nobody would wake up for the message.
         """
-        while self._sock.get(zmq.EVENTS) & zmq.POLLIN:
+        while not self._sock.closed and sockets.readable(self._sock):
             frames = sockets.receive(self._sock, head=1)
             try:
                 self._handle(unpack(frames))
@@ -276,7 +276,7 @@ class ZmqClient(Client):
 
     def _send(self, frames: list) -> bool:
         """False when the connection is gone; its successor will send again."""
-        if not self._sock.get(zmq.EVENTS) & zmq.POLLOUT:
+        if not sockets.writable(self._sock):
             return False
         sockets.send(self._sock, frames)
         self._counts['numsend'] += 1
@@ -340,12 +340,14 @@ class ZmqClient(Client):
         if parcel.mark != self._epoch:
             return  # From before a restart; the request was sent again.
         try:
-            value, error = unpack_value(parcel, self._reader), None
+            value = unpack_value(parcel, self._reader)
+            error = None
             if parcel.kind == Kind.ERROR:
-                value, error = None, RemoteError(value['message'], value['text'])
+                error = RemoteError(value['message'], value['text'])
         except (MessageError, TypeError, KeyError) as e:
-            value, error = None, MessageError(f'An answer cannot be read: {e}')
-        self._finish(parcel.number, value, error)
+            self._finish(parcel.number, None, MessageError(f'Unreadable answer: {e}'))
+        else:
+            self._finish(parcel.number, None if error else value, error)
 
     def _welcomed(self, parcel: Parcel) -> None:
         try:
@@ -405,7 +407,7 @@ class ZmqClient(Client):
         if keys and not local:
             security.encrypt_client(self._sock, keys)
         self._monitor = self._sock.get_monitor_socket(EVENTS)
-        self._signal = self._sock.get(zmq.FD)
+        self._signal = sockets.descriptor(self._sock)
         self._poller = select.poll()
         self._poller.register(self._signal, select.POLLIN)
         self._poller.register(self._reader_mail.fileno(), select.POLLIN)
@@ -425,6 +427,8 @@ class ZmqClient(Client):
             with self._lock:
                 self._sock.disable_monitor()
                 self._context.destroy(linger=LINGER)
+                self._pool.close()
+                self._greeting.close()
 
     def _turn(self) -> bool:
         items: list = [(self._monitor, zmq.POLLIN)]

@@ -217,6 +217,8 @@ class ZmqServer(Server):
             linger = int(1000 * self._settings.grace)
             self._router.disable_monitor()
             self._context.destroy(linger=linger)
+            self._pool.close()
+            self._reception.close()
             self._closed.set()
 
     def _fail(self, error: Exception) -> None:
@@ -294,7 +296,7 @@ class ZmqServer(Server):
 
     def _receive(self) -> None:
         for _ in range(MESSAGES_PER_TURN):
-            if not self._router.get(zmq.EVENTS) & zmq.POLLIN:
+            if not sockets.readable(self._router):
                 return
             route, *frames = sockets.receive(self._router, head=2)
             self._counts['numrecv'] += 1

@@ -1,0 +1,186 @@
+"""Batches form when they are full, when everyone waits, or when time is up."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from embodied import transport
+from embodied.transport.batching import Batcher
+from embodied.transport.interface import Request
+from embodied.transport.jobs import Job
+
+DEADLINE = 60.0
+NEVER = 1000.0
+
+
+class FakeJob(Job):
+    """A job of the queue alone."""
+
+    def __init__(self, client: str, rows: int, arrived: float) -> None:
+        self.client = client
+        self.arrived = arrived
+        self.request = Request(client, client, 0, False, rows)
+
+    def load(self):
+        raise NotImplementedError
+
+    def seal(self):
+        raise NotImplementedError
+
+
+def clients_of(jobs):
+    return [job.client for job in jobs]
+
+
+def test_a_full_batch_goes_at_once_and_takes_no_more_than_fits():
+    batcher = Batcher(batch=4, max_wait=NEVER)
+    batcher.add(FakeJob('idle', 0, 0.0))
+    batcher.take(NEVER)  # 'idle' is a user now, so not everyone waits below.
+    for client, rows in [('a', 2), ('b', 1), ('c', 2)]:
+        assert batcher.take(0.0) == []
+        batcher.add(FakeJob(client, rows, 0.0))
+    assert clients_of(batcher.take(0.0)) == ['a', 'b']
+    assert batcher.take(0.0) == []
+    assert clients_of(batcher.take(NEVER)) == ['c']
+
+
+def test_a_partial_batch_goes_when_everyone_waits():
+    batcher = Batcher(batch=10, max_wait=NEVER)
+    for client in 'ab':
+        batcher.add(FakeJob(client, 0, 0.0))
+    assert clients_of(batcher.take(0.0)) == ['a', 'b']
+    batcher.add(FakeJob('a', 0, 0.0))
+    assert batcher.take(0.0) == []
+    batcher.forget('b')
+    assert clients_of(batcher.take(0.0)) == ['a']
+
+
+def test_a_partial_batch_goes_when_its_oldest_row_waited_long_enough():
+    batcher = Batcher(batch=10, max_wait=2.0)
+    for client in 'ab':
+        batcher.add(FakeJob(client, 0, 0.0))
+    batcher.take(0.0)
+    assert batcher.deadline() is None
+    batcher.add(FakeJob('a', 0, 5.0))
+    assert batcher.deadline() == 7.0
+    assert batcher.take(6.9) == []
+    assert clients_of(batcher.take(7.0)) == ['a']
+
+
+def test_rows_of_many_clients_run_as_one_batch(backend, serve, connect):
+    sizes = []
+
+    def work(x, y):
+        sizes.append(len(x))
+        assert y['z'].shape == (len(x), 3)
+        return {'x': x + 1, 'z': y['z']}
+
+    serve(transport_=backend, f={'workfn': work, 'batch': 4})
+    clients = [connect(transport=backend) for _ in range(4)]
+    clients[0].f(np.int64(0), {'z': np.zeros(3)}).result(DEADLINE)
+    assert sizes == [1]  # The only user waits, so nobody else is waited for.
+    for _ in range(3):
+        args = [(np.int64(i), {'z': np.full(3, i)}) for i in range(4)]
+        futures = [c.f(*a) for c, a in zip(clients, args, strict=True)]
+        for index, future in enumerate(futures):
+            result = future.result(DEADLINE)
+            assert result['x'] == index + 1
+            np.testing.assert_array_equal(result['z'], [index] * 3)
+    assert sum(sizes) == 13
+    assert max(sizes) <= 4
+
+
+def test_messages_with_several_rows_get_their_rows_back(backend, serve, connect):
+    serve(transport_=backend, f={'workfn': lambda x: x * 10, 'batch': 8})
+    clients = [connect(transport=backend) for _ in range(3)]
+    for _ in range(3):
+        futures = [
+            clients[0].call('f', np.arange(3), rows=3),
+            clients[1].call('f', np.arange(3, 7), rows=4),
+            clients[2].call('f', np.int64(7)),
+        ]
+        results = [future.result(DEADLINE) for future in futures]
+        assert [np.shape(r) for r in results] == [(3,), (4,), ()]
+        assert np.concatenate([np.atleast_1d(r) for r in results]).tolist() == [
+            *range(0, 80, 10)
+        ]
+
+
+def test_a_client_with_other_shapes_spoils_nothing_for_the_rest(
+    backend, serve, connect
+):
+    def work(x):
+        if x.shape[1:] != (2,):
+            raise ValueError('unexpected shape')
+        return x.sum(1)
+
+    serve(transport_=backend, f={'workfn': work, 'batch': 3})
+    good, bad, odd = [connect(transport=backend) for _ in range(3)]
+    good.f(np.ones(2)).result(DEADLINE)
+    for _ in range(2):
+        futures = [good.f(np.ones(2)), bad.f(np.ones(5)), odd.f(np.ones(2))]
+        assert futures[0].result(DEADLINE) == 2
+        with pytest.raises(transport.RemoteError, match='unexpected shape'):
+            futures[1].result(DEADLINE)
+        assert futures[2].result(DEADLINE) == 2
+
+
+@pytest.mark.parametrize(
+    'args, rows, words',
+    [
+        (('text',), 0, 'Only arrays'),
+        ((np.zeros((3, 2)),), 2, 'must be the rows'),
+        ((np.zeros((9, 2)),), 9, 'does not fit'),
+    ],
+    ids=['text', 'wrong-rows', 'too-many'],
+)
+def test_arguments_that_cannot_be_batched_are_refused(
+    backend, serve, connect, args, rows, words
+):
+    serve(transport_=backend, f={'workfn': lambda x: x, 'batch': 4})
+    client = connect(transport=backend)
+    with pytest.raises(transport.RemoteError, match=words):
+        client.call('f', *args, rows=rows).result(DEADLINE)
+    assert client.f(3).result(DEADLINE) == 3
+
+
+def test_results_without_a_row_for_each_are_an_error(backend, serve, connect):
+    serve(transport_=backend, f={'workfn': lambda x: x[:0], 'batch': 4})
+    client = connect(transport=backend)
+    with pytest.raises(transport.RemoteError, match='must be the rows'):
+        client.f(3).result(DEADLINE)
+
+
+def test_batches_have_postfns_and_name_their_requests(backend, serve, connect):
+    seen, done = [], threading.Event()
+
+    def work(x):
+        return x, [request.rows for request in transport.current_requests()]
+
+    def post(rows):
+        seen.append(rows)
+        done.set()
+
+    serve(transport_=backend, f={'workfn': work, 'postfn': post, 'batch': 4})
+    connect(transport=backend).call('f', np.arange(3), rows=3).result(DEADLINE)
+    assert done.wait(DEADLINE)
+    assert seen == [[3]]
+
+
+def test_a_killed_client_does_not_hold_up_the_batch(
+    backend, serve, connect, child, addr
+):
+    serve(
+        transport_=backend,
+        f={'workfn': lambda x: x, 'batch': 100, 'max_wait': NEVER},
+    )
+    victim = child('client', addr, 'f', 10, backend)
+    assert victim.stdout.readline() == 'ready\n'
+    client = connect(transport=backend)
+    for _ in range(20):
+        client.f(np.zeros(10, np.uint8)).result(DEADLINE)
+    victim.kill()
+    victim.wait()
+    for _ in range(20):
+        client.f(np.zeros(10, np.uint8)).result(DEADLINE)

@@ -1,0 +1,295 @@
+"""Calls behave the same through every backend."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from embodied import transport
+from embodied.core.errors import ConfigError
+
+DEADLINE = 60.0
+
+
+def test_a_call_returns_what_the_handler_returned(backend, serve, connect):
+    serve(transport_=backend, add=lambda a, b: {'sum': a + b, 'name': 'x'})
+    client = connect(transport=backend)
+    result = client.add(np.arange(3), np.ones(3, int)).result(DEADLINE)
+    np.testing.assert_array_equal(result['sum'], [1, 2, 3])
+    assert result['name'] == 'x'
+
+
+def test_arrays_arrive_read_only_and_large_ones_complete(backend, serve, connect):
+    seen = []
+    serve(transport_=backend, echo=lambda x: seen.append(x.flags.writeable) or x)
+    client = connect(transport=backend)
+    for size in (10, 100_000, 5_000_000):
+        array = np.random.default_rng(size).integers(0, 256, size).astype(np.uint8)
+        result = client.echo(array).result(DEADLINE)
+        np.testing.assert_array_equal(result, array)
+        assert not result.flags.writeable
+    assert seen == [False] * 3
+
+
+def test_many_calls_in_flight_get_their_own_answers(backend, serve, connect):
+    serve(transport_=backend, double=lambda x: 2 * x)
+    client = connect(transport=backend, maxinflight=8)
+    futures = [client.double(np.int64(i)) for i in range(100)]
+    assert [int(f.result(DEADLINE)) for f in futures] == list(range(0, 200, 2))
+
+
+def test_threads_share_a_client(backend, serve, connect):
+    serve(transport_=backend, double={'workfn': lambda x: 2 * x, 'workers': 2})
+    client = connect(transport=backend, maxinflight=3)
+    results: dict[int, list[int]] = {}
+
+    def work(index):
+        answers = [client.double(np.int64(1000 * index + i)) for i in range(30)]
+        results[index] = [int(a.result(DEADLINE)) for a in answers]
+
+    # More than the client's slots: futures are asked for only after 30 calls, so the
+    # threads depend on each other reading.
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+    [thread.start() for thread in threads]
+    [thread.join(DEADLINE) for thread in threads]
+    for index in range(6):
+        assert results[index] == [2 * (1000 * index + i) for i in range(30)]
+
+
+def test_a_failing_handler_sends_its_traceback_and_goes_on(backend, serve, connect):
+    def divide(a, b):
+        return int(a) // int(b)
+
+    serve(transport_=backend, divide=divide)
+    client = connect(transport=backend)
+    with pytest.raises(transport.RemoteError, match='ZeroDivisionError') as info:
+        client.divide(1, 0).result(DEADLINE)
+    assert 'in divide' in info.value.traceback
+    assert client.divide(6, 3).result(DEADLINE) == 2
+
+
+def test_an_unknown_method_is_an_error_of_the_caller(backend, serve, connect):
+    serve(transport_=backend, f=lambda: 1)
+    client = connect(transport=backend)
+    with pytest.raises(transport.RemoteError, match='no method'):
+        client.g().result(DEADLINE)
+    assert client.f().result(DEADLINE) == 1
+
+
+def test_an_answer_that_cannot_be_sent_is_an_error(backend, serve, connect):
+    serve(transport_=backend, f=lambda: object())
+    client = connect(transport=backend)
+    with pytest.raises(transport.RemoteError, match='[Cc]annot'):
+        client.f().result(DEADLINE)
+
+
+def test_postfns_run_in_the_order_of_requests(backend, serve, connect):
+    seen, finished = [], threading.Event()
+    late = threading.Event()
+
+    def work(x):
+        if x == 0:
+            late.wait(DEADLINE)  # The first request is the last to be answered.
+        elif x == 9:
+            late.set()
+        return x, int(x)
+
+    def post(info):
+        seen.append(info)
+        if len(seen) == 10:
+            finished.set()
+
+    serve(transport_=backend, f={'workfn': work, 'postfn': post, 'workers': 9})
+    client = connect(transport=backend)
+    [future.result(DEADLINE) for future in [client.f(i) for i in range(10)]]
+    assert finished.wait(DEADLINE)
+    assert seen == list(range(10))
+
+
+def test_replies_do_not_wait_for_their_postfn(backend, serve, connect):
+    release = threading.Event()
+    post = lambda info: release.wait(DEADLINE)
+    serve(transport_=backend, f={'workfn': lambda: (1, 2), 'postfn': post})
+    client = connect(transport=backend)
+    assert client.f().result(DEADLINE) == 1
+    release.set()
+
+
+def test_a_slow_postfn_holds_up_its_method_but_no_other(backend, serve, connect):
+    release = threading.Event()
+    post = lambda info: release.wait(DEADLINE)
+    serve(
+        transport_=backend,
+        slow={'workfn': lambda: (1, None), 'postfn': post},
+        quick=lambda: 3,
+    )
+    client = connect(transport=backend)
+    futures = [client.slow() for _ in range(5)]
+    [future.result(DEADLINE) for future in futures[:2]]  # one worker and one slot
+    assert client.quick().result(DEADLINE) == 3
+    assert not futures[2].done()
+    release.set()
+    [future.result(DEADLINE) for future in futures]
+
+
+def test_a_failing_postfn_is_raised_where_the_server_waits(backend, serve, connect):
+    def post(info):
+        raise ValueError('lost transition')
+
+    server = serve(transport_=backend, f={'workfn': lambda: (1, 2), 'postfn': post})
+    client = connect(transport=backend)
+    assert client.f().result(DEADLINE) == 1
+    with pytest.raises(ValueError, match='lost transition'):
+        server.wait(DEADLINE)
+
+
+def test_callbacks_run_without_anybody_waiting(backend, serve, connect):
+    serve(transport_=backend, f=lambda x: x)
+    client = connect(transport=backend)
+    seen, arrived = [], threading.Event()
+
+    def note(future):
+        seen.append(int(future.result()))
+        arrived.set()
+
+    client.f(5).add_done_callback(note)
+    assert arrived.wait(DEADLINE)
+    assert seen == [5]
+
+
+def test_the_error_of_a_forgotten_future_is_raised_by_the_next_call(
+    backend, serve, connect
+):
+    def fail():
+        raise ValueError('nobody asked')
+
+    serve(transport_=backend, fail=fail, f=lambda: 1)
+    client = connect(transport=backend)
+    client.fail()
+    client.f().result(DEADLINE)  # One worker each, yet the answers are read in turn.
+    with pytest.raises(transport.RemoteError, match='nobody asked'):
+        for _ in range(1000):
+            client.f().result(DEADLINE)
+
+
+def test_results_time_out_and_can_be_waited_for_again(backend, serve, connect):
+    release = threading.Event()
+    serve(transport_=backend, f=lambda: release.wait(DEADLINE))
+    client = connect(transport=backend)
+    future = client.f()
+    with pytest.raises(transport.Timeout):
+        future.result(0.05)
+    assert not future.done()
+    release.set()
+    assert future.result(DEADLINE)
+
+
+def test_calls_end_at_their_deadline(backend, serve, connect):
+    release = threading.Event()
+    serve(transport_=backend, f=lambda: release.wait(DEADLINE), g=lambda: 1)
+    client = connect(transport=backend, timeout=0.2, maxinflight=1)
+    with pytest.raises(transport.Timeout):
+        client.f().result()
+    release.set()
+    slow = connect(transport=backend, timeout=DEADLINE)
+    assert slow.g().result() == 1
+
+
+def test_connecting_to_nobody_times_out(backend, connect):
+    client = connect(transport=backend, wait=False)
+    with pytest.raises(transport.Timeout):
+        client.connect(0.2)
+    assert not client.connected
+
+
+def test_maxinflight_holds_the_caller_back(backend, serve, connect):
+    release = threading.Event()
+    serve(transport_=backend, f=lambda: release.wait(DEADLINE))
+    client = connect(transport=backend, maxinflight=2)
+    futures = [client.f(), client.f()]
+    third: list = []
+    caller = threading.Thread(target=lambda: third.append(client.f()))
+    caller.start()
+    caller.join(0.2)
+    assert caller.is_alive() and not third
+    release.set()
+    caller.join(DEADLINE)
+    assert all(future.result(DEADLINE) for future in (*futures, *third))
+
+
+def test_closing_ends_every_wait_at_once(backend, serve, connect):
+    release, started = threading.Event(), threading.Semaphore(0)
+    serve(transport_=backend, f=lambda: release.wait(DEADLINE))
+    client = connect(transport=backend, maxinflight=2)
+    errors = []
+    futures = [client.f(), client.f()]
+
+    def wait(fn):
+        started.release()
+        try:
+            fn()
+        except transport.Disconnected as e:
+            errors.append(e)
+
+    waits = [futures[0].result, futures[1].result, client.f]
+    threads = [threading.Thread(target=wait, args=(fn,)) for fn in waits]
+    [thread.start() for thread in threads]
+    [started.acquire() for _ in threads]
+    client.close()
+    [thread.join(DEADLINE) for thread in threads]
+    release.set()
+    assert len(errors) == 3
+    with pytest.raises(transport.Disconnected):
+        client.f()
+
+
+def test_statistics_count_messages_and_start_again(backend, serve, connect):
+    server = serve(transport_=backend, f=lambda: 1)
+    client = connect(transport=backend)
+    client.stats()
+    for _ in range(5):
+        client.f().result(DEADLINE)
+    stats = client.stats()
+    assert (stats['numsend'], stats['numrecv'], stats['inflight']) == (5, 5, 0)
+    assert client.stats()['numsend'] == 0
+    assert server.stats()['clients'] == 1
+
+
+def test_a_taken_address_is_said(backend, serve, connect, addr):
+    serve(transport_=backend, f=lambda: 1)
+    second = transport.Server(addr, transport=backend)
+    with pytest.raises(transport.AddressInUse, match='cannot listen'):
+        second.start(block=False)
+    assert connect(transport=backend).f().result(DEADLINE) == 1
+
+
+def test_handlers_can_run_in_the_io_thread(backend, serve, connect):
+    name = lambda: threading.current_thread().name
+    serve(transport_=backend, f={'workfn': name, 'workers': 0}, g=name)
+    client = connect(transport=backend)
+    assert client.f().result(DEADLINE).endswith('-io')
+    assert client.g().result(DEADLINE).endswith('-g-0')
+
+
+@pytest.mark.parametrize(
+    'bind, words',
+    [
+        ({'workers': -1}, 'at least one worker'),
+        ({'workers': 0, 'postfn': print}, 'at least one worker'),
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_work_are_refused(backend, addr, bind, words):
+    server = transport.Server(addr, transport=backend)
+    with pytest.raises(ConfigError, match=words):
+        server.bind('f', print, **bind)
+    server.bind('g', print)
+    with pytest.raises(ConfigError, match='once'):
+        server.bind('g', print)
+
+
+def test_unknown_backends_are_named(addr):
+    with pytest.raises(ConfigError, match='zmq'):
+        transport.Server(addr, transport='smoke')
+    with pytest.raises(ConfigError, match='zmq'):
+        transport.Client(addr, transport='smoke')
