@@ -1,0 +1,49 @@
+"""Protocol: what the roles of a distributed run say to each other.
+
+    env worker -> actor.act
+        rows of observations of the environments that are ready:
+        {**obs, 'envid': int32 [n], 'is_eval': bool [n], 'session': uint8 [n, 16],
+        'serial': int64 [n]} -> {**acts, 'reset': bool [n], 'stop': bool [n]}
+        session: random bytes of the worker process; serial: counts the steps of one
+        environment within the session. Batched over all workers, answered once.
+
+    actor -> replay.add_batch
+        (steps [n, ...], streams int64 [n], serials int64 [n], mode 'train' | 'eval')
+        -> {'steps': int, 'stop': bool}: environment steps committed so far, and
+        whether run.steps is reached. Waits for the rate limiter in mode 'train'.
+        A stream is one environment in one session; repeats are recognized by serial.
+
+    actor -> logger.tran
+        (transitions [n, ...], envids int32 [n], is_eval bool [n], steps int)
+        scalars and `log/` keys; images only of the one episode that is being filmed.
+
+    learner -> replay.sample_batch_train | sample_batch_report | sample_batch_eval
+        (trained: int) -> batch {key: [B, T, ...]}
+        trained: sequences the learner has trained on, over restarts; the limiter
+        adopts it, so that batches that were fetched but never trained do not count.
+
+    learner -> replay.update
+        ({'stepid': [B, T, 20], **latents}) -> None
+
+    any role -> logger.add
+        (metrics {name: scalar or array}, prefix: str, steps: int) -> None
+        steps: environment steps committed to replay, 0 if the role does not know.
+
+    agent -> replay.finish, logger.finish
+        () -> None. The run has ended: save, flush, exit.
+
+Addresses may be served by jobs on other machines, in any order of starting.
+"""
+
+__all__ = ['ACTOR', 'LOGGER', 'REPLAY']
+
+ACTOR = ('act',)
+REPLAY = (
+    'add_batch',
+    'sample_batch_train',
+    'sample_batch_report',
+    'sample_batch_eval',
+    'update',
+    'finish',
+)
+LOGGER = ('add', 'tran', 'finish')
