@@ -106,9 +106,12 @@ class Settings:
         """Whether environments run in processes of their own."""
         return self.env_processes and not self.debug
 
+    def _smallest(self) -> dict[str, float]:
+        """Smallest value of each bounded field."""
+        return dict.fromkeys(POSITIVE, 1) | dict.fromkeys(NOT_NEGATIVE, 0)
+
     def _check(self) -> None:
-        smallest = dict.fromkeys(POSITIVE, 1) | dict.fromkeys(NOT_NEGATIVE, 0)
-        for name, least in smallest.items():
+        for name, least in self._smallest().items():
             if getattr(self, name) < least:
                 raise ConfigError(
                     f'{name}={getattr(self, name)} must be at least {least}.'

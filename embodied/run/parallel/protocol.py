@@ -32,7 +32,9 @@
     agent -> replay.finish, logger.finish
         () -> None. The run has ended: save, flush, exit.
 
-Addresses may be served by jobs on other machines, in any order of starting.
+Addresses may be served by jobs on other machines, in any order of starting. A worker
+process runs the environments of one `WorkerPlan` (settings.py); servers and clients are
+opened by links.py; the actor and the learner share a `Session` (session.py).
 """
 
 __all__ = ['ACTOR', 'LOGGER', 'REPLAY']

@@ -1,0 +1,50 @@
+"""Distributed training: the roles of a run as processes that call each other.
+
+Names are imported on first use, so that an environment worker loads no more than it
+needs.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .actor import parallel_actor
+    from .agent import parallel_agent
+    from .env import parallel_env, parallel_envs
+    from .launch import combined
+    from .learner import parallel_learner
+    from .logger import parallel_logger
+    from .replay import parallel_replay
+
+_HOMES = {
+    'combined': 'launch',
+    'parallel_actor': 'actor',
+    'parallel_agent': 'agent',
+    'parallel_env': 'env',
+    'parallel_envs': 'env',
+    'parallel_learner': 'learner',
+    'parallel_logger': 'logger',
+    'parallel_replay': 'replay',
+}
+
+__all__ = [
+    'combined',
+    'parallel_actor',
+    'parallel_agent',
+    'parallel_env',
+    'parallel_envs',
+    'parallel_learner',
+    'parallel_logger',
+    'parallel_replay',
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    home = importlib.import_module(f'{__name__}.{_HOMES[name]}')
+    return getattr(home, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

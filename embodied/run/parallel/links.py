@@ -1,0 +1,47 @@
+"""Links: open the servers and clients of a role with the transport of the run."""
+
+from typing import Any
+
+from ... import transport
+from ...transport import addresses, keys
+from .settings import ParallelSettings
+
+__all__ = ['make_client', 'make_server', 'await_server']
+
+NOTICE_SECONDS = 5.0  # of silence before a role says what it waits for
+
+
+def make_server(
+    addr: str, name: str, settings: ParallelSettings
+) -> transport.ServerInterface:
+    """A server at `addr`, to be bound and started by the caller."""
+    options: dict[str, Any] = _common(settings)
+    if not addresses.parse(addr).loopback:
+        options['keys'] = keys.load(settings.logdir / 'keys').server
+    return transport.Server(addr, name, settings.transport, **options)
+
+
+def make_client(
+    addr: str, name: str, settings: ParallelSettings, maxinflight: int = 16
+) -> transport.ClientInterface:
+    """A client that connects, and connects again, by itself."""
+    options: dict[str, Any] = _common(settings)
+    if not addresses.parse(addr).loopback:
+        options['keys'] = keys.load(settings.logdir / 'keys').client
+    return transport.Client(addr, name, maxinflight, settings.transport, **options)
+
+
+def await_server(client: transport.ClientInterface, what: str, addr: str) -> None:
+    """Blocks until the server answers, however late it is started."""
+    try:
+        client.connect(NOTICE_SECONDS)
+    except transport.Timeout:
+        print(f'Waiting for the {what} at {addr} to be started.', flush=True)
+        client.connect()
+
+
+def _common(settings: ParallelSettings) -> dict[str, Any]:
+    return {
+        'identity': transport.Identity(shared=settings.shared),
+        'encrypt': settings.encrypt,
+    }

@@ -1,0 +1,51 @@
+"""Session: what the two threads of an agent process share besides the agent itself.
+
+The actor and the learner are given one barrier; the session travels on it, so that
+whoever starts the two threads with a plain `threading.Barrier(2)` need not know of it.
+"""
+
+import threading
+
+__all__ = ['Session']
+
+STEPS, DURATION = 'run.steps', 'run.duration'
+
+
+class Session:
+    """Whether and why the agent process is to end, and how far the run has come.
+
+    The actor sets `steps` from what replay acknowledged and stops the session at
+    run.steps; the learner stops it at run.duration; a signal stops it at once. Then
+    acting ends. The learner trains what the limits leave to be trained, saves, and
+    tells replay and logger that the run is over.
+    """
+
+    def __init__(self) -> None:
+        self.steps = 0  # environment steps committed to replay
+        self.reason = ''  # why it stopped: STEPS, DURATION or the name of a signal
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, barrier: threading.Barrier) -> 'Session':
+        """The session of the threads that meet at this barrier."""
+        return barrier.__dict__.setdefault('session', cls())
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopped.is_set()
+
+    @property
+    def complete(self) -> bool:
+        """Whether a limit of the run was reached, rather than somebody interrupting."""
+        return self.reason in (STEPS, DURATION)
+
+    def stop(self, reason: str) -> None:
+        """Ends acting; the first reason counts."""
+        with self._lock:
+            self.reason = self.reason or reason
+            self._stopped.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Blocks until the session is stopped; False after `timeout` seconds."""
+        return self._stopped.wait(timeout)

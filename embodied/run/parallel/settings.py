@@ -1,0 +1,137 @@
+"""Settings of distributed runs: completes and checks the `args` that roles are given."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ...core.errors import ConfigError
+from ...transport import TRANSPORTS
+from ..settings import Settings
+
+__all__ = ['ParallelSettings', 'WorkerPlan']
+
+ADDRESSES = ('actor_addr', 'replay_addr', 'logger_addr')
+AUTO = '{auto}'
+# Options that all roles must agree on; peers compare them when they meet.
+SHARED = (
+    'envs',
+    'eval_envs',
+    'batch_size',
+    'batch_length',
+    'report_length',
+    'consec_train',
+    'consec_report',
+    'replay_context',
+)
+
+
+class WorkerPlan(NamedTuple):
+    """Environments that one worker process runs; all for training or all for eval."""
+
+    envids: tuple[int, ...]
+    is_eval: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ParallelSettings(Settings):
+    """Options of the loops plus those of roles and of what connects them.
+
+    Environments are numbered: those for training from 0, then those for eval. Fields
+    with a default may be missing in `args`. Comments are in dreamerv3/configs.yaml.
+    """
+
+    actor_addr: str
+    replay_addr: str
+    logger_addr: str
+    actor_batch: int
+    actor_threads: int
+    agent_process: bool
+    remote_envs: bool
+    remote_replay: bool
+    episode_timeout: float
+    usage: bool
+    replica: int
+    replicas: int
+    envs_per_worker: int = 0
+    transport: str = 'zmq'
+    encrypt: bool = True
+    max_wait: float = 0.002
+    prefetch: int = 2
+    update_queue: int = 8
+    deterministic: bool = False
+    film_every: float = 60.0
+    film_frames: int = 300
+    grace: float = 60.0
+
+    @classmethod
+    def read(cls, args: Mapping[str, Any]) -> 'ParallelSettings':
+        usage = args.get('usage', False) if hasattr(args, 'get') else args['usage']
+        if isinstance(usage, Mapping):  # One switch per kind of meter.
+            args = {**{k: args[k] for k in args}, 'usage': any(usage.values())}
+        settings = super().read(args)
+        assert isinstance(settings, ParallelSettings)
+        return settings
+
+    @property
+    def batch_rows(self) -> int:
+        """Rows per policy call that the actor waits for."""
+        if self.actor_batch > 0:
+            return self.actor_batch
+        return max(1, self.envs // 2)
+
+    @property
+    def rows_per_worker(self) -> int:
+        """Environments in one worker process."""
+        if self.envs_per_worker > 0:
+            return self.envs_per_worker
+        # Two workers per core keep the cores busy while some of them wait for actions.
+        workers = 2 * (os.cpu_count() or 1)
+        return -(-self.envs // workers)
+
+    @property
+    def workers(self) -> list[WorkerPlan]:
+        """How the environments are spread over worker processes."""
+        size = self.rows_per_worker
+        train = range(self.envs)
+        evaluation = range(self.envs, self.envs + self.eval_envs)
+        return [
+            WorkerPlan(tuple(ids[i : i + size]), is_eval)
+            for ids, is_eval in ((train, False), (evaluation, True))
+            for i in range(0, len(ids), size)
+        ]
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """What peers compare before they talk to each other."""
+        return {name: getattr(self, name) for name in SHARED}
+
+    def _smallest(self) -> dict[str, float]:
+        own = {
+            'eval_envs': 0,
+            'actor_threads': 1,
+            'prefetch': 1,
+            'update_queue': 1,
+            'film_frames': 1,
+            'max_wait': 0.0,
+            'episode_timeout': 0.0,
+            'film_every': 0.0,
+            'grace': 0.0,
+            'replica': 0,
+            'replicas': 1,
+        }
+        return super()._smallest() | own
+
+    def _check(self) -> None:
+        super()._check()
+        if self.actor_batch > self.envs:
+            raise ConfigError(
+                f'run.actor_batch={self.actor_batch} exceeds run.envs={self.envs}: a '
+                f'full batch could never form. Lower it, or leave it at -1 to have it '
+                f'chosen.'
+            )
+        if self.transport not in TRANSPORTS:
+            raise ConfigError(
+                f"run.transport='{self.transport}' does not exist. Choose one of "
+                f'{", ".join(TRANSPORTS)}.'
+            )
