@@ -14,6 +14,8 @@ __all__ = ['Peer', 'Peers', 'Session']
 
 log = logging.getLogger(__name__)
 
+OVERHEAD = 256  # bytes of a message besides its content
+TRACK_EVERY = 2**20  # bytes to one peer; trackers are slow
 MAX_STORED = 1024  # replies per session, for clients that never say what they read
 
 
@@ -47,14 +49,22 @@ class Peer:
         self.session = session
         self.reader: SlabReader | None = None
         self.maps_slabs = False
+        self.given_up = False  # does not read, so it is not listened to either
+        self._untracked = 0
         self._unsent: collections.deque[tuple[int, Any]] = collections.deque()
 
-    def track(self, trackers: list[tuple[int, zmq.MessageTracker]]) -> int:
-        """Remembers large frames; returns the bytes that are not on their way yet."""
+    def count(self, nbytes: int) -> bool:
+        """Counts bytes to be sent; whether their message should be tracked."""
+        self._untracked += nbytes + OVERHEAD
+        return self._untracked >= TRACK_EVERY
+
+    def track(self, tracker: zmq.MessageTracker) -> int:
+        """Remembers a tracker; returns the bytes that did not leave yet."""
+        self._unsent.append((self._untracked, tracker))
+        self._untracked = 0
         while self._unsent and self._unsent[0][1].done:
             self._unsent.popleft()
-        self._unsent.extend(trackers)
-        return sum(size for size, _ in self._unsent)
+        return sum(nbytes for nbytes, _ in self._unsent)
 
 
 class Peers:

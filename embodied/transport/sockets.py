@@ -21,7 +21,6 @@ __all__ = [
 
 RECONNECT_FIRST = 20  # milliseconds
 RECONNECT_LAST = 500
-MAX_UNSENT = 1000  # messages to one peer that does not read
 
 
 def configure(sock: zmq.Socket, settings: Settings) -> None:
@@ -36,14 +35,15 @@ def configure(sock: zmq.Socket, settings: Settings) -> None:
     sock.set(zmq.RECONNECT_IVL_MAX, RECONNECT_LAST)
     sock.set(zmq.LINGER, milliseconds(settings.grace))
     sock.set(zmq.IPV6, 1)
+    # ZeroMQ bounds messages, we bound bytes: of requests by maxinflight, of replies
+    # by trackers.
+    sock.set(zmq.SNDHWM, 0)
+    sock.copy_threshold = 0
     if sock.type == zmq.ROUTER:
         sock.set(zmq.ROUTER_MANDATORY, 1)
-        sock.set(zmq.SNDHWM, MAX_UNSENT)
     else:
-        # Requests wait with us, not in a queue of a connection that may be gone;
-        # their number is bounded by maxinflight.
+        # Requests wait with us, not in a queue of a connection that may be gone.
         sock.set(zmq.IMMEDIATE, 1)
-        sock.set(zmq.SNDHWM, 0)
         sock.set(zmq.RCVHWM, 0)
 
 
@@ -65,19 +65,15 @@ def descriptor(sock: zmq.Socket) -> int:
 def send(sock: zmq.Socket, frames: list, track: bool = False) -> Any:
     """Sends a whole message without blocking; zmq.ZMQError when it cannot.
 
-    Large frames are not copied. With `track`, returns their trackers.
+    Large frames are not copied. With `track`, returns the tracker of the last frame,
+    which is done when the whole message and all before it left this process.
     """
-    trackers = []
-    last = len(frames) - 1
-    for index, frame in enumerate(frames):
-        flags = zmq.DONTWAIT | (zmq.SNDMORE if index < last else 0)
-        if len(frame) < LARGE:
-            sock.send(frame, flags)
-        else:
-            tracker = sock.send(frame, flags, copy=False, track=track)
-            if track:
-                trackers.append((len(frame), tracker))
-    return trackers
+    *others, last = frames
+    for frame in others:
+        copy = len(frame) < LARGE
+        sock.send(frame, zmq.DONTWAIT | zmq.SNDMORE, copy=copy)
+    copy = len(last) < LARGE and not track
+    return sock.send(last, zmq.DONTWAIT, copy=copy, track=track)
 
 
 def receive(sock: zmq.Socket, head: int) -> list:

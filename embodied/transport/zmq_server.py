@@ -35,11 +35,7 @@ log = logging.getLogger(__name__)
 MESSAGES_PER_TURN = 64  # before finished work gets its chance
 # A connection's end is announced before its route is gone, so look again later.
 SWEEPS = (0.0, 0.02, 0.2, 1.0)
-EVENTS = (
-    zmq.EVENT_DISCONNECTED
-    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
-    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-)
+EVENTS = zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 
 
 class ZmqJob(Job):
@@ -308,6 +304,8 @@ class ZmqServer(Server):
 
     def _dispatch(self, route: bytes, parcel: Parcel) -> None:
         peer = self._peers.get(route)
+        if peer is not None and peer.given_up:
+            return
         if parcel.kind == Kind.HELLO:
             self._greet(route, parcel)
         elif peer is None:
@@ -361,25 +359,30 @@ class ZmqServer(Server):
             self._handle(done)
 
     def _send(self, peer: Peer, parcel: Parcel) -> None:
-        trackers = self._send_raw(peer.route, parcel)
-        if trackers is None:
+        if peer.given_up:
+            return
+        track = peer.count(parcel.nbytes)
+        sent, tracker = self._send_raw(peer.route, parcel, track)
+        if not sent:
             self._drop(peer)
-        elif trackers and peer.track(trackers) > self._settings.max_unread:
+        elif track and peer.track(tracker) > self._settings.max_unread:
             log.warning('%s does not read its replies, given up.', peer.session.name)
             self._counts['slow'] += 1
-            self._drop(peer)
+            peer.given_up = True
 
-    def _send_raw(self, route: bytes, parcel: Parcel) -> list | None:
-        """None when the route is gone or so slow that its queue is full."""
+    def _send_raw(
+        self, route: bytes, parcel: Parcel, track: bool = False
+    ) -> tuple[bool, Any]:
+        """Whether the route still exists, and the tracker that was asked for."""
         try:
             frames = [route, *parcel.frames(mark=self._epoch)]
-            trackers = sockets.send(self._router, frames, track=True)
+            tracker = sockets.send(self._router, frames, track)
         except zmq.ZMQError as e:
-            if e.errno not in (zmq.EHOSTUNREACH, zmq.EAGAIN):
+            if e.errno != zmq.EHOSTUNREACH:
                 raise
-            return None
+            return False, None
         self._counts['numsend'] += 1
-        return trackers
+        return True, tracker
 
     def _watch(self) -> None:
         while event := sockets.next_event(self._monitor):
@@ -392,7 +395,7 @@ class ZmqServer(Server):
 
     def _sweep(self) -> None:
         for peer in self._peers.all():
-            if self._send_raw(peer.route, Parcel(Kind.PROBE)) is None:
+            if not self._send_raw(peer.route, Parcel(Kind.PROBE))[0]:
                 self._drop(peer)
 
     def _drop(self, peer: Peer, for_good: bool = False) -> None:

@@ -54,8 +54,8 @@ def interrupted(addr: str) -> None:
     with transport.Client(addr) as calling:
         calling.connect(DEADLINE)
         future = calling.stuck()
-        print('ready', flush=True)
         try:
+            print('ready', flush=True)
             future.result()
         except KeyboardInterrupt:
             print('interrupted', flush=True)

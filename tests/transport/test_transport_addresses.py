@@ -1,0 +1,48 @@
+"""Addresses are read as people write them, and free ports are safe to connect to."""
+
+import socket
+
+import pytest
+
+from embodied.core.errors import ConfigError
+from embodied.transport import addresses
+
+
+@pytest.mark.parametrize(
+    'text, host, port, loopback, direct',
+    [
+        (7000, 'localhost', 7000, True, False),
+        ('7000', 'localhost', 7000, True, False),
+        (':7000', 'localhost', 7000, True, False),
+        ('localhost:7000', 'localhost', 7000, True, False),
+        ('127.0.0.5:7000', '127.0.0.5', 7000, True, False),
+        ('[::1]:7000', '::1', 7000, True, False),
+        ('tcp://127.0.0.1:7000', '127.0.0.1', 7000, True, True),
+        ('0.0.0.0:7000', '0.0.0.0', 7000, False, False),
+        ('node-3.cluster:7000', 'node-3.cluster', 7000, False, False),
+    ],
+    ids=str,
+)
+def test_addresses_are_read(text, host, port, loopback, direct):
+    address = addresses.parse(text)
+    assert address == (host, port, direct)
+    assert address.loopback == loopback
+
+
+@pytest.mark.parametrize('text', ['', 'host', 'host:', 'host:99999', 'host:0', 'a/b:1'])
+def test_anything_else_is_refused(text):
+    with pytest.raises(ConfigError, match='is not an address'):
+        addresses.parse(text)
+
+
+def test_free_ports_are_outside_of_the_ephemeral_range():
+    low, high = addresses._ephemeral_range()
+    for _ in range(50):
+        port = addresses.free_port()
+        assert not low <= port <= high
+        with socket.create_server(('127.0.0.1', port)):
+            pass
+
+
+def test_ipv6_endpoints_are_bracketed():
+    assert addresses.parse('[::1]:7000').tcp == 'tcp://[::1]:7000'

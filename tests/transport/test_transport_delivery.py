@@ -1,0 +1,166 @@
+"""Nothing is lost when a side restarts, and repeats are seen as such."""
+
+import signal
+import threading
+
+import numpy as np
+import pytest
+from raw_peer import dealer, greet
+
+from embodied import transport
+from embodied.transport import wire
+from embodied.transport.packing import pack, unpack_value
+
+DEADLINE = 60.0
+
+
+def started(process):
+    assert process.stdout.readline() == 'ready\n'
+    return process
+
+
+def test_order_of_starting_does_not_matter(backend, child, connect, addr):
+    client = connect(transport=backend, wait=False)
+    future = client.echo(np.arange(3))
+    started(child('server', addr, backend))
+    np.testing.assert_array_equal(future.result(DEADLINE), [0, 1, 2])
+
+
+def test_a_server_killed_under_load_loses_nothing(backend, child, connect, addr):
+    server = started(child('server', addr, backend))
+    client = connect(transport=backend, maxinflight=32)
+    results, repeats = [], 0
+    futures = []
+    for index in range(600):
+        futures.append(client.count(np.int64(index)))
+        if index in (200, 400):
+            server.kill()
+            server.wait()
+            server = started(child('server', addr, backend))
+    for future in futures:
+        answer = future.result(DEADLINE)
+        results.append(int(answer['x']))
+        repeats += int(answer['repeat'])
+        # Not served twice by one process unless the handler was told so.
+        assert answer['times'] == 1 or answer['repeat'] or backend == 'portal'
+    assert results == list(range(600))
+    if backend == 'zmq':
+        assert repeats > 0
+
+
+def test_large_arrays_are_sent_again_after_a_restart(child, connect, addr):
+    server = started(child('server', addr))
+    client = connect()
+    array = np.random.default_rng(0).integers(0, 256, 3_000_000).astype(np.uint8)
+    np.testing.assert_array_equal(client.echo(array).result(DEADLINE), array)
+    server.send_signal(signal.SIGSTOP)
+    futures = [client.echo(array) for _ in range(3)]
+    server.kill()
+    server.wait()
+    started(child('server', addr))
+    for future in futures:
+        np.testing.assert_array_equal(future.result(DEADLINE), array)
+
+
+def test_without_resend_a_lost_server_ends_the_calls(backend, child, connect, addr):
+    server = started(child('server', addr, backend))
+    client = connect(transport=backend, resend=False)
+    server.send_signal(signal.SIGSTOP)
+    futures = [client.echo(1), client.echo(2)]
+    server.kill()
+    server.wait()
+    for future in futures:
+        with pytest.raises(transport.Disconnected):
+            future.result(DEADLINE)
+
+
+def lose_connection(client):
+    """Cuts the wire of a client as a network would, then lets it come back."""
+    with client._lock:
+        client._sock.disconnect(client._endpoint)
+        client._sock.connect(client._endpoint)
+
+
+def test_a_repeated_request_gets_the_stored_reply(serve, connect):
+    served, entered, release = [], threading.Event(), threading.Event()
+
+    def work(x):
+        served.append(int(x))
+        entered.set()
+        release.wait(DEADLINE)
+        return x + 1
+
+    server = serve(f={'workfn': work, 'once': True}, g=lambda: 0)
+    client = connect()
+    future = client.f(1)
+    assert entered.wait(DEADLINE)
+    lose_connection(client)
+    # A second client sees that the server got the repeat of the first one.
+    client.g().result(DEADLINE)
+    release.set()
+    assert future.result(DEADLINE) == 2
+    assert served == [1]
+    assert server.stats()['clients'] == 1
+
+
+def test_replies_that_were_lost_are_stored_for_the_repeat(serve, addr):
+    served = []
+
+    def work(x):
+        served.append(x)
+        return 10 * x
+
+    server = serve(f={'workfn': work, 'once': True})
+    request = pack(wire.Kind.REQUEST, (5,), 1, b'f')
+    for _ in range(3):
+        # Every connection is a new one, the session stays the same.
+        with dealer(addr) as sock:
+            greet(sock, session=b'0123456789abcdef')
+            sock.send_multipart(request.frames(wire.REPEAT, mark=1))
+            reply = wire.unpack(sock.recv_multipart())
+            assert (reply.kind, reply.number) == (wire.Kind.REPLY, 1)
+            assert unpack_value(reply) == 50
+    assert served == [5]
+    assert server.stats()['repeats'] == 2
+
+
+def test_stored_replies_are_forgotten_once_read(serve, connect):
+    server = serve(f={'workfn': lambda x: x, 'once': True})
+    client = connect(maxinflight=4)
+    for index in range(100):
+        client.f(index).result(DEADLINE)
+    (peer,) = server._peers.all()
+    assert len(peer.session.stored) <= 4
+
+
+def test_a_new_client_is_a_new_session(serve, connect):
+    serve(f={'workfn': lambda: transport.current_requests()[0].client, 'once': True})
+    first, second = connect(), connect()
+    assert first.f().result(DEADLINE) == first.f().result(DEADLINE)
+    assert first.f().result(DEADLINE) != second.f().result(DEADLINE)
+
+
+def test_batched_methods_answer_repeats_too(serve, connect):
+    rows = []
+
+    def work(x):
+        rows.extend(x.tolist())
+        return x
+
+    serve(f={'workfn': work, 'batch': 4, 'once': True}, g=lambda: 0)
+    client = connect()
+    assert client.f(3).result(DEADLINE) == 3
+    future = client.f(4)
+    lose_connection(client)
+    assert future.result(DEADLINE) == 4
+    assert rows == [3, 4]
+
+
+def test_interrupting_a_wait_ends_it(serve, child, addr):
+    release = threading.Event()
+    serve(stuck=lambda: release.wait(DEADLINE))
+    process = started(child('interrupted', addr))
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == 'interrupted\n'
+    release.set()
+    assert process.wait(DEADLINE) == 0
