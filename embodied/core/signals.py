@@ -2,6 +2,7 @@
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -17,10 +18,15 @@ class StopSignals:
     second one ends the program at once. Signals that are ignored (a background job, a
     worker whose launcher decides) stay ignored. Outside of the main thread, which is
     the only one that can receive signals, nothing is installed.
+
+    `notify` is called with the name of the signal, inside of its handler: between any
+    two instructions of the main thread, so it may take no lock that this thread holds
+    (`queue.SimpleQueue.put` is made for it).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, notify: Callable[[str], Any] | None = None) -> None:
         self.received: str | None = None
+        self._notify = notify
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> 'StopSignals':
@@ -41,6 +47,8 @@ class StopSignals:
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number).name
         self._restore()
+        if self._notify:
+            self._notify(self.received)
 
     def _restore(self) -> None:
         while self._previous:

@@ -1,5 +1,6 @@
 """Stop signals, sent to this very process."""
 
+import queue
 import signal
 import threading
 
@@ -59,3 +60,13 @@ def test_other_threads_install_nothing():
     thread.start()
     thread.join()
     assert found == before
+
+
+def test_somebody_who_waits_is_notified_once():
+    names = queue.SimpleQueue()
+    with StopSignals(notify=names.put):
+        signal.raise_signal(signal.SIGTERM)
+        assert names.get(timeout=0) == 'SIGTERM'
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert names.empty()

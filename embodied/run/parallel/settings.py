@@ -1,4 +1,4 @@
-"""Settings of distributed runs: completes and checks the `args` that roles are given."""
+"""Settings of distributed runs: complete and check the `args` that roles get."""
 
 import dataclasses
 import os
