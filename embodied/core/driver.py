@@ -3,18 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import elements
 import numpy as np
 
 from ..envs.handles import Handle, InlineHandle, ProcessHandle
-from ..envs.host import EnvInfo
-from ..envs.spaces import describe, refuse_shared, same
+from ..envs.rows import check_infos, stack, zero_where
 from .base import Batch, Carry, Env, Spaces
 from .errors import ConfigError, DreamerError, SpaceError
 
 __all__ = ['Driver']
 
-NEEDED_OBS = {'reward', 'is_first', 'is_last', 'is_terminal'}
 Policy = Callable[..., tuple[Carry, Mapping[str, Any], Mapping[str, Any]]]
 
 
@@ -48,7 +45,7 @@ class Driver:
             for index, make in enumerate(make_env_fns):
                 self._handles.append(handle(make, index))
             infos = self._ask_all('make')
-            _check_infos(infos)
+            check_infos(infos)
         except BaseException:
             self.close()
             raise
@@ -131,13 +128,13 @@ class Driver:
         acts = self._first_acts() if self._acts is None else self._acts
         self._acts = None  # Until the step is complete, there is none to continue.
         rows = [({k: v[i] for k, v in acts.items()},) for i in range(self.length)]
-        obs = _stack(self._ask_all('step', rows), self.obs_space)
+        obs = stack(self._ask_all('step', rows), self.obs_space)
         is_last = obs['is_last']
         visible = {k: v for k, v in obs.items() if not k.startswith('log/')}
         self._carry, choices, outs = policy(self._carry, visible, **self._kwargs)
         acts = self._check_acts(choices)
         if is_last.any():
-            acts = {k: _zero_where(is_last, v) for k, v in acts.items()}
+            acts = {k: zero_where(is_last, v) for k, v in acts.items()}
         outs = {k: np.asarray(v) for k, v in outs.items()}
         self._hand_out({**obs, **acts, **outs})
         self._acts = {**acts, 'reset': is_last.copy()}
@@ -198,75 +195,6 @@ class Driver:
                 f'The policy must return actions with the shapes {expected}, got {got}.'
             )
         return arrays
-
-
-def _stack(rows: Sequence[Mapping[str, Any]], spaces: Spaces) -> Batch:
-    """Rows of one observation each as [N, ...] per key, in the declared dtypes."""
-    stacked = {}
-    for key in {**spaces, **rows[0]}:
-        values = [row.get(key) for row in rows]
-        space = spaces.get(key)
-        if any(value is None for value in values):
-            raise _stack_error(key, space, values)
-        try:
-            array = np.array(values)
-        except ValueError as error:  # shapes that differ
-            raise _stack_error(key, space, values) from error
-        if space is not None and array.dtype != space.dtype:
-            if not np.can_cast(array.dtype, space.dtype, 'same_kind'):
-                raise _stack_error(key, space, values)
-            array = array.astype(space.dtype)
-        if space is not None and array.shape[1:] != space.shape:
-            raise _stack_error(key, space, values)
-        stacked[key] = array
-    return stacked
-
-
-def _stack_error(
-    key: str, space: elements.Space | None, values: Sequence[Any]
-) -> SpaceError:
-    expected = describe(space) if space else 'the same shape everywhere'
-    got = [
-        'nothing' if x is None else f'{np.asarray(x).dtype} {np.shape(x)}'
-        for x in values
-    ]
-    return SpaceError(
-        f'Observations {key!r} of the environments do not fit: expected {expected}, '
-        f'got {", ".join(sorted(set(got)))}.'
-    )
-
-
-def _check_infos(infos: Sequence[EnvInfo]) -> None:
-    """Raises unless all environments declare the same, complete spaces."""
-    first = infos[0]
-    missing = sorted(NEEDED_OBS - first.obs_space.keys())
-    if missing or 'reset' not in first.act_space:
-        raise SpaceError(
-            f'Environments need {", ".join(sorted(NEEDED_OBS))} in obs_space (missing: '
-            f'{missing}) and reset in act_space.'
-        )
-    refuse_shared(first.obs_space, first.act_space)
-    for index, info in enumerate(infos):
-        for ours, theirs in (
-            (first.obs_space, info.obs_space),
-            (first.act_space, info.act_space),
-        ):
-            differ = [
-                k
-                for k in {**ours, **theirs}
-                if k not in ours or k not in theirs or not same(ours[k], theirs[k])
-            ]
-            if differ:
-                raise SpaceError(
-                    f'All environments of a driver need the same spaces, but those of '
-                    f'{index} differ from those of 0 in {sorted(differ)}.'
-                )
-
-
-def _zero_where(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
-    values = values.copy()
-    values[rows] = 0
-    return values
 
 
 def _to_numpy(tree: Carry) -> Carry:
