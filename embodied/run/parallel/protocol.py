@@ -1,21 +1,28 @@
 """Protocol: what the roles of a distributed run say to each other.
 
-    env worker -> actor.act
+    env worker -> actor.act (training), actor.act_eval (evaluation)
         rows of observations of the environments that are ready:
-        {**obs, 'envid': int32 [n], 'is_eval': bool [n], 'session': uint8 [n, 16],
-        'serial': int64 [n]} -> {**acts, 'reset': bool [n], 'stop': bool [n]}
+        {**obs, 'envid': int32 [n], 'session': uint8 [n, 16], 'serial': int64 [n]}
+        -> {**acts, 'reset': bool [n], 'stop': bool [n]}, after a stop without acts
         session: random bytes of the worker process; serial: counts the steps of one
         environment within the session. Batched over all workers, answered once.
+
+    evaluation worker -> actor.evaluate
+        (period: int) -> {'period': int, 'stop': bool}: blocks until an evaluation is
+        due that is later than `period`; -1 for one that has not evaluated yet.
 
     actor -> replay.add_batch
         (steps [n, ...], streams int64 [n], serials int64 [n], mode 'train' | 'eval')
         -> {'steps': int, 'stop': bool}: environment steps committed so far, and
         whether run.steps is reached. Waits for the rate limiter in mode 'train'.
-        A stream is one environment in one session; repeats are recognized by serial.
+        A stream is one environment in one session, named by 63 random bits; repeats
+        are recognized by serial. Serials grow but may have gaps.
 
     actor -> logger.tran
-        (transitions [n, ...], envids int32 [n], is_eval bool [n], steps int)
-        scalars and `log/` keys; images only of the one episode that is being filmed.
+        (transitions {key: [n]}, envids int32 [n], is_eval bool [n], steps int) -> None
+        reward, is_first, is_last and the scalars among the `log/` keys; rows of one
+        environment are in order, several of its steps may be in one message. Films
+        of single episodes come as videos by `add`, when they are complete.
 
     learner -> replay.sample_batch_train | sample_batch_report | sample_batch_eval
         (trained: int) -> batch {key: [B, T, ...]}
@@ -39,7 +46,7 @@ opened by links.py; the actor and the learner share a `Session` (session.py).
 
 __all__ = ['ACTOR', 'LOGGER', 'REPLAY']
 
-ACTOR = ('act',)
+ACTOR = ('act', 'act_eval', 'evaluate')
 REPLAY = (
     'add_batch',
     'sample_batch_train',
