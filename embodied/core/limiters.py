@@ -26,16 +26,20 @@ class RateLimiter:
     per insert. With the balance `(inserts - minimum) * ratio - samples`,
 
         an insert is admitted while inserts < minimum, if it leaves the balance
-        <= tolerance, or if the balance is <= 0 before it;
+        <= tolerance - ahead, or if the balance is <= 0 before it;
         a sample is admitted once inserts >= minimum, if it leaves the balance
         >= -tolerance, or if the balance is >= 0 before it.
 
     So at every balance one side may go, whatever the sizes of requests, and the
     distance to the ratio never exceeds the larger of the tolerance and one request.
+    `ahead` is how many samples may be handed out before they are trained on: taken off
+    the tolerance of inserts, they leave the trained ones inside the band, too.
     All arithmetic is exact. Ratio -1 lifts the ratio, the minimum stays.
     """
 
-    def __init__(self, ratio: float, minimum: int = 1, tolerance: float = 0.0):
+    def __init__(
+        self, ratio: float, minimum: int = 1, tolerance: float = 0.0, ahead: int = 0
+    ):
         _check(ratio, minimum, tolerance)
         self._ratio = (
             None
@@ -44,8 +48,10 @@ class RateLimiter:
         )
         self._minimum = int(minimum)
         self._tolerance = tolerance
+        self._ahead = int(ahead)
         self._inserts = 0
         self._samples = 0
+        self._inserts_ended = False
         self._stopped = False
         self._change = threading.Condition()
 
@@ -57,6 +63,7 @@ class RateLimiter:
         batch_length: int,
         sequence_length: int,
         streams: int = 1,
+        ahead: int = 0,
     ) -> 'RateLimiter':
         """Limiter of a run with `streams` environments, as in algorithm.md.
 
@@ -69,7 +76,12 @@ class RateLimiter:
             ratio=train_ratio if train_ratio < 0 else train_ratio / batch_length,
             minimum=max(batch_size * sequence_length, filled),
             tolerance=4 * batch_size,
+            ahead=ahead,
         )
+
+    @property
+    def minimum(self) -> int:
+        return self._minimum
 
     @property
     def inserts(self) -> int:
@@ -104,10 +116,17 @@ class RateLimiter:
             self._change.notify_all()
             return True
 
+    def await_insert(self, count: int = 1, timeout: float | None = None) -> bool:
+        """Waits as `insert` but counts nothing: for the only one who inserts, and who
+        says with `correct` what was committed."""
+        with self._change:
+            return self._wait(lambda: self._may_insert(count), timeout)
+
     def sample(self, count: int = 1, timeout: float | None = None) -> bool:
         """Waits until `count` sequences may be sampled and counts them, as `insert`."""
         with self._change:
-            if not self._wait(lambda: self._may_sample(count), timeout):
+            goes_on = lambda: self._inserts_ended or self._may_sample(count)
+            if not self._wait(goes_on, timeout) or not self._may_sample(count):
                 return False
             self._samples += count
             self._change.notify_all()
@@ -122,6 +141,13 @@ class RateLimiter:
         with self._change:
             self._inserts = self._inserts if inserts is None else int(inserts)
             self._samples = self._samples if samples is None else int(samples)
+            self._change.notify_all()
+
+    def end_inserts(self) -> None:
+        """No insert will follow: sampling goes on up to the ratio, not beyond, and then
+        returns False instead of waiting."""
+        with self._change:
+            self._inserts_ended = True
             self._change.notify_all()
 
     def stop(self) -> None:
@@ -149,14 +175,17 @@ class RateLimiter:
         if self._ratio is None or self._inserts < self._minimum:
             return True
         balance = self._balance()
-        return balance <= 0 or balance + count * self._ratio <= self._tolerance
+        limit = self._tolerance - self._ahead
+        return balance <= 0 or balance + count * self._ratio <= limit
 
     def _may_sample(self, count: int) -> bool:
         if self._inserts < self._minimum:
             return False
         if self._ratio is None:
-            return True
+            return not self._inserts_ended
         balance = self._balance()
+        if self._inserts_ended:
+            return balance >= count
         return balance >= 0 or balance - count >= -self._tolerance
 
 

@@ -54,11 +54,12 @@ def test_samples_stay_within_the_band_at_every_moment(train_ratio, insert, sampl
     ratio=st.one_of(st.just(-1), st.floats(1e-3, 1e4)),
     minimum=st.integers(1, 10_000),
     tolerance=st.floats(0, 1000),
+    ahead=st.integers(0, 200),
     sizes=st.tuples(*[st.lists(st.integers(1, 200), min_size=1, max_size=3)] * 2),
     seed=st.integers(0, 2**32),
 )
-def test_one_side_may_always_go(ratio, minimum, tolerance, sizes, seed):
-    limiter = limiters.RateLimiter(ratio, minimum, tolerance)
+def test_one_side_may_always_go(ratio, minimum, tolerance, ahead, sizes, seed):
+    limiter = limiters.RateLimiter(ratio, minimum, tolerance, ahead)
     rng = random.Random(seed)
     assert drive(limiter, 60, *sizes, rng, lambda *_: None) == 0
     limiter.correct(inserts=rng.randrange(10**6), samples=rng.randrange(10**6))
@@ -111,6 +112,51 @@ def test_stopping_wakes_every_waiter():
     for thread in threads:
         thread.join(10)
     assert results == [False] * 4
+
+
+def test_what_is_handed_out_ahead_is_taken_off_the_tolerance_of_inserts():
+    limiter = limiters.RateLimiter(0.5, minimum=4, tolerance=8, ahead=6)
+    limiter.correct(inserts=6)  # balance 1
+    assert limiter.want_insert(2) and not limiter.want_insert(3)
+    assert limiter.want_sample(9)  # that side has the whole tolerance
+
+
+@pytest.mark.parametrize(
+    'ratio, inserts, served',
+    [(0.5, 25, 10), (0.5, 27, 10), (0.5, 4, 0), (-1, 25, 0)],
+    ids=['exactly', 'rounded down', 'below the minimum', 'unlimited'],
+)
+def test_after_the_last_insert_sampling_ends_at_the_ratio(ratio, inserts, served):
+    limiter = limiters.RateLimiter(ratio, minimum=5, tolerance=8)
+    limiter.correct(inserts=inserts)
+    results = []
+    drain = lambda: results.extend(iter(lambda: limiter.sample(2), False))
+    limiter.end_inserts()
+    thread = threading.Thread(target=drain, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive() and 2 * len(results) == limiter.samples == served
+
+
+def test_the_end_of_inserts_wakes_a_waiting_sample():
+    limiter = limiters.RateLimiter(1.0, minimum=5)
+    results = []
+    thread = threading.Thread(target=lambda: results.append(limiter.sample(1)))
+    thread.start()
+    limiter.end_inserts()
+    thread.join(10)
+    assert results == [False]
+
+
+def test_an_insert_may_be_counted_after_it_was_committed():
+    limiter = limiters.RateLimiter(1.0, minimum=2, tolerance=3)
+    assert limiter.await_insert(2) and limiter.inserts == 0
+    assert not limiter.want_sample(1)
+    limiter.correct(inserts=2)
+    assert limiter.want_sample(1)
+    assert limiter.await_insert(3)  # balance 0 before it
+    limiter.correct(inserts=5)
+    assert not limiter.await_insert(1, timeout=0)
 
 
 def test_a_timeout_counts_nothing():
