@@ -33,6 +33,7 @@ class Allocator:
         latents_in_file: bool = True,
     ):
         self.store_id = store_id
+        self.prefix = store_id  # of step ids
         self.chunksize = chunksize
         self.segments: dict[int, Segment] = {}
         self.schema: Schema | None = None

@@ -1,12 +1,13 @@
 """Folder of segment files: one writer at a time, broken files set aside.
 
-replay.json    id of the store, which every step id begins with
+replay.json    id of the store, and how often it lost rows
 lock           held by the process that writes; names it
 00000000.seg   segments, numbered in the order of their creation
 aside/         files that could not be read, kept for a person to look at
 """
 
 import fcntl
+import hashlib
 import json
 import logging
 import os
@@ -42,7 +43,7 @@ class Folder:
         self.path = local_path(path)
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock = _Lock(self.path)
-        self.store_id = self._identify()
+        self._card = self._read_card()
         self.set_aside = 0
         kind = file_system(self.path)
         if kind in NETWORK:
@@ -53,6 +54,20 @@ class Folder:
                 self.path,
                 kind,
             )
+
+    @property
+    def store_id(self) -> bytes:
+        return bytes.fromhex(self._card['store'])
+
+    @property
+    def prefix(self) -> bytes:
+        """Begins the ids of all steps; another one after rows were lost."""
+        text = f'{self._card["store"]}-{self._card["losses"]}'
+        return hashlib.blake2b(text.encode(), digest_size=8).digest()
+
+    def note_loss(self) -> None:
+        """Makes all ids given out so far stale: new rows may take lost places."""
+        self._write_card({**self._card, 'losses': self._card['losses'] + 1})
 
     def open_segments(self) -> list[Segment]:
         """All readable segments, oldest first; the others are set aside."""
@@ -77,15 +92,20 @@ class Folder:
     def close(self) -> None:
         self._lock.release()
 
-    def _identify(self) -> bytes:
+    def _read_card(self) -> dict[str, Any]:
         card = self.path / 'replay.json'
         if card.exists():
-            return bytes.fromhex(json.loads(card.read_text())['store'])
-        store_id = os.urandom(8)
-        draft = card.with_suffix('.tmp')
-        draft.write_text(json.dumps({'format': 1, 'store': store_id.hex()}))
-        draft.rename(card)
-        return store_id
+            return json.loads(card.read_text())
+        return self._write_card(
+            {'format': 1, 'store': os.urandom(8).hex(), 'losses': 0}
+        )
+
+    def _write_card(self, card: dict[str, Any]) -> dict[str, Any]:
+        draft = self.path / 'replay.tmp'
+        draft.write_text(json.dumps(card))
+        draft.rename(self.path / 'replay.json')
+        self._card = card
+        return card
 
     def _put_aside(self, path: Path, reason: str) -> None:
         home = self.path / 'aside'

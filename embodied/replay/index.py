@@ -29,6 +29,9 @@ TABLE = np.dtype(
     ]
 )
 
+# An evicted chunk: without rows, neighbors or items.
+_EMPTY = np.array((False, 0, NONE, NONE, 0, 0, 0, 0, 0), TABLE)
+
 
 def split(positions: Array) -> tuple[Array, Array]:
     """Ordinals and indices of positions."""
@@ -47,7 +50,7 @@ class Index:
         self.base = 0
         self.count = 0
         self._dead = 0  # rows of the table before the first live one
-        self._table = np.zeros(64, TABLE)
+        self._table = np.full(64, _EMPTY)
         self._sums: Array | None = None
 
     @property
@@ -85,7 +88,7 @@ class Index:
         after = self._table['next'][row]
         if after != NONE:
             self._table['prev'][after - self.base] = NONE
-        self._table[row] = np.zeros((), TABLE)
+        self._table[row] = _EMPTY
         while self._dead < self.count and not self._table['live'][self._dead]:
             self._dead += 1
         self._sums = None
@@ -218,7 +221,7 @@ class Index:
         size = len(self._table)
         while size < 2 * needed:
             size *= 2
-        table = np.zeros(size, TABLE)
+        table = np.full(size, _EMPTY)
         table[: self.count - dead] = self._table[dead : self.count]
         self._table = table
         self.base += dead

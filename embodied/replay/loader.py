@@ -14,16 +14,19 @@ from .store import Store
 
 __all__ = ['attach', 'load_folder', 'load_source', 'recover', 'refuse_difference']
 
-# Ordinals left out per file that could not be read: its chunks keep theirs.
-SKIPPED_ORDINALS = 4096
-
 
 def load_folder(store: Store, folder: Folder, boot: str) -> None:
     """Takes over all rows of a folder, which this process goes on writing."""
     allocator = store.allocator
     segments = folder.open_segments()
+    if folder.set_aside or any(_lost_power(segment, boot) for segment in segments):
+        folder.note_loss()
+    allocator.prefix = folder.prefix
     for segment in segments:
         recover(segment, boot)
+        segment.dirty = bool(
+            (segment.table['durable'] < segment.table['committed']).any()
+        )
         _share_schema(store, segment, folder.path)
         allocator.segments[segment.spec.number] = segment
     if segments:
@@ -45,7 +48,6 @@ def load_folder(store: Store, folder: Folder, boot: str) -> None:
         if record['committed']:
             _read_counters(store, stream, allocator.segments[number], slot)
         store.next_ordinal = ordinal + 1
-    store.next_ordinal += SKIPPED_ORDINALS * folder.set_aside
     _drop_empty(store)
     store.index.find_stops()
 
@@ -92,7 +94,7 @@ def attach(store: Store, segments: list[Segment], home: Any) -> None:
 def recover(segment: Segment, boot: str) -> None:
     """Trusts what was synced only, if the machine went down since it was written."""
     head = segment.header
-    if head['boot'][0].decode() != boot and not head['clean'][0]:
+    if _lost_power(segment, boot):
         table = segment.table
         table['committed'] = np.minimum(table['committed'], table['durable'])
         table['first'] = np.minimum(table['first'], table['committed'])
@@ -100,6 +102,11 @@ def recover(segment: Segment, boot: str) -> None:
     # In this order: a crash in between must not make clean rows look lost.
     head['boot'] = boot.encode()
     head['clean'] = 0
+
+
+def _lost_power(segment: Segment, boot: str) -> bool:
+    head = segment.header[0]
+    return head['boot'].decode() != boot and not head['clean']
 
 
 def _open_source(path: Any) -> Segment:
@@ -161,7 +168,9 @@ def _continue_stream(store: Store, ordinal: int, stream: int) -> None:
 
 def _read_counters(store: Store, stream: int, segment: Segment, slot: int) -> None:
     """Last serial and order; also of rows that are evicted but still in their file."""
-    store.streams.serial[store.streams.slot(stream)] = _last(segment, slot, SERIAL.name)
+    streams = store.streams
+    of_stream = streams.slot(stream)
+    streams.serial[of_stream] = _last(segment, slot, SERIAL.name)
     store.next_order = max(store.next_order, _last(segment, slot, ORDER.name) + 1)
 
 

@@ -67,7 +67,8 @@ class Prioritized(Selector):
         if self._make_room():
             return
         self._steps[self._leaves(positions)] = self._initial
-        self._weigh(starts[starts != NONE][:, None])
+        # The same insert may have evicted what it completed.
+        self._weigh(starts[self.store.index.valid(starts)][:, None])
 
     def evicted(self, ranges: Sequence[Evicted]) -> None:
         for ordinal, start, stop in ranges:
@@ -107,7 +108,7 @@ class Prioritized(Selector):
         index = self.store.index
         if not starts.size:
             return
-        valid = (starts != NONE) & index.valid(starts)
+        valid = index.valid(starts)
         ends = index.shift(starts[:, -1:], np.arange(1, index.length))
         rows = np.concatenate([starts, ends], 1)
         steps = np.where(rows == NONE, 0, self._steps[self._leaves(rows)])

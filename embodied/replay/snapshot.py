@@ -29,7 +29,7 @@ def dump(store: Store) -> dict[str, Any] | None:
     positions = np.concatenate(parts) if parts else np.zeros(0, np.int64)
     names = [column.name for column in schema.main + schema.latents]
     return {
-        'store': store.allocator.store_id,
+        'prefix': store.allocator.prefix,
         'schema': schema.to_json(),
         'chunksize': store.allocator.chunksize,
         'next_order': store.next_order,
@@ -46,7 +46,7 @@ def restore(store: Store, data: dict[str, Any] | None) -> None:
         return
     assert not store.rows, 'only a fresh store can be restored'
     allocator = store.allocator
-    allocator.store_id = data['store']
+    allocator.prefix = data['prefix']
     allocator.chunksize = data['chunksize']
     allocator.prepare(Schema.from_json(data['schema']))
     chunks, done = data['chunks'], 0

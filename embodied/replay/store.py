@@ -172,7 +172,7 @@ class Store:
         positions = self.index.shift(starts[:, None], np.arange(length))
         ordinals, indices = split(positions)
         ids = np.empty((*positions.shape, ID_BYTES), np.uint8)
-        ids[..., :8] = np.frombuffer(self.allocator.store_id, np.uint8)
+        ids[..., :8] = np.frombuffer(self.allocator.prefix, np.uint8)
         ids[..., 8:16] = ordinals.astype('>i8')[..., None].view(np.uint8)
         ids[..., 16:] = indices.astype('>u4')[..., None].view(np.uint8)
         return ids
@@ -180,7 +180,7 @@ class Store:
     def find(self, ids: Array) -> Array:
         """Positions [...] of step ids [..., 20]; NONE where they are evicted."""
         ids = np.ascontiguousarray(ids)
-        own = ids[..., :8] == np.frombuffer(self.allocator.store_id, np.uint8)
+        own = ids[..., :8] == np.frombuffer(self.allocator.prefix, np.uint8)
         ordinals = np.ascontiguousarray(ids[..., 8:16]).view('>i8')[..., 0]
         indices = np.ascontiguousarray(ids[..., 16:]).view('>u4')[..., 0]
         positions = join(ordinals.astype(np.int64), indices.astype(np.int64))
@@ -301,7 +301,7 @@ class Store:
         evicted = []
         while count > 0:
             ordinal = self._ages[0][1]
-            evicted.append(self._evict_from(ordinal, max(count, self._quantum)))
+            evicted.append(self._evict_from(ordinal, self._quantum))
             count -= evicted[-1].stop - evicted[-1].start
         return evicted
 

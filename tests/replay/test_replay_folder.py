@@ -71,7 +71,7 @@ def test_load_continues_with_the_same_samples_from_files(tmp_path, selector):
         return make(path, capacity=60, online=True, selector=selector())
 
     replay, twin = opened(tmp_path / 'a'), opened(tmp_path / 'b')
-    twin._store.allocator.store_id = replay._store.allocator.store_id
+    twin._store.allocator.prefix = replay._store.allocator.prefix
     for target in (replay, twin):
         add(target, range(43))
         batch = target.sample(3)
