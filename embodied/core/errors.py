@@ -12,6 +12,7 @@ __all__ = [
     'MissingExtraError',
     'NonFiniteError',
     'ReplayError',
+    'RoleError',
     'SpaceError',
 ]
 
@@ -46,3 +47,7 @@ class CheckpointError(DreamerError):
 
 class NonFiniteError(DreamerError):
     """Training produced NaN or infinity; the parameters of before are kept."""
+
+
+class RoleError(DreamerError):
+    """A process of a distributed run failed or did not end in time."""

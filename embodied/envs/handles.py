@@ -10,8 +10,6 @@ import pickle
 import select
 import signal
 import subprocess
-import sys
-import threading
 from collections.abc import Callable
 from multiprocessing.connection import Pipe
 from typing import Any, Protocol
@@ -20,10 +18,12 @@ import cloudpickle
 
 from ..core.base import Env
 from ..core.errors import EnvError
+from ..core.processes import Surroundings, start_module
 from .host import EnvHost, Failure, Setup
 
 __all__ = ['Handle', 'InlineHandle', 'ProcessHandle']
 
+WORKER = 'embodied.envs.worker'
 CLOSE_SECONDS = 10.0  # for an environment to close before its process is killed
 
 
@@ -77,10 +77,10 @@ class ProcessHandle:
         self._index = index
         self._pending = ''
         self._closed = False
-        self._setup = _setup(make)
+        self._setup = Setup(Surroundings.here(), cloudpickle.dumps(make))
         self._pipe, theirs = Pipe()
         with theirs:
-            self._process = _start_worker(theirs.fileno())
+            self._process = start_module(WORKER, theirs.fileno())
         # Its forked children may hold the pipe open, so the process is watched too.
         self._pidfd = os.pidfd_open(self.pid) if hasattr(os, 'pidfd_open') else None
         self._poll = select.poll()
@@ -175,29 +175,3 @@ class ProcessHandle:
         exited = select.poll()
         exited.register(self._pidfd, select.POLLIN)
         exited.poll(1000 * CLOSE_SECONDS)
-
-
-def _setup(make: Callable[[], Env]) -> Setup:
-    # Linux sends the signal when the starting thread ends, so only the main one may
-    # ask for it. Elsewhere the end of the pipe is noticed after the current step.
-    on_main_thread = threading.current_thread() is threading.main_thread()
-    return Setup(
-        parent=os.getpid(),
-        die_with_parent=on_main_thread,
-        path=sys.path.copy(),
-        pythonpath=os.environ.get('PYTHONPATH'),
-        factory=cloudpickle.dumps(make),
-    )
-
-
-def _start_worker(fd: int) -> subprocess.Popen:
-    # -P: the current folder counts only if it is on the parent's path.
-    command = [sys.executable, '-P', '-m', 'embodied.envs.worker', str(fd)]
-    path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
-    return subprocess.Popen(
-        command,
-        env={**os.environ, 'PYTHONPATH': path},
-        stdin=subprocess.DEVNULL,
-        pass_fds=[fd],
-        process_group=0,  # The terminal's Ctrl-C is for the parent alone.
-    )

@@ -13,6 +13,7 @@ import cloudpickle
 
 from ..core import errors
 from ..core.base import Env, Spaces
+from ..core.processes import Surroundings
 
 __all__ = ['EnvHost', 'EnvInfo', 'Failure', 'Setup']
 
@@ -20,10 +21,7 @@ __all__ = ['EnvHost', 'EnvInfo', 'Failure', 'Setup']
 class Setup(NamedTuple):
     """First message to a worker: how to become like the parent, and what to run."""
 
-    parent: int  # process id
-    die_with_parent: bool  # by signal, even if the environment hangs
-    path: list[str]  # sys.path of the parent
-    pythonpath: str | None  # PYTHONPATH of the parent
+    surroundings: Surroundings
     factory: bytes  # cloudpickled callable that makes the environment
 
 

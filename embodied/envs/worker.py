@@ -4,7 +4,6 @@ The parent starts it with one end of a pipe and sends a Setup, then requests; ea
 request gets one reply. When the parent hangs up, the environment is closed.
 """
 
-import ctypes
 import os
 import pickle
 import signal
@@ -13,11 +12,9 @@ from multiprocessing.connection import Connection
 
 import cloudpickle
 
-from .host import EnvHost, Failure, Setup
+from .host import EnvHost, Failure
 
 __all__ = ['main']
-
-PR_SET_PDEATHSIG = 1  # option of prctl: the signal to get when the parent dies
 
 
 def main() -> None:
@@ -30,24 +27,11 @@ def main() -> None:
             setup = pipe.recv()
         except EOFError:
             return
-        _become(setup)
+        setup.surroundings.adopt()
         host = EnvHost(lambda: cloudpickle.loads(setup.factory)())
         while _serve(pipe, host):
             pass
         host.close()
-
-
-def _become(setup: Setup) -> None:
-    if setup.die_with_parent and sys.platform == 'linux':
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != setup.parent:  # It died before it could be watched.
-            sys.exit(1)
-    sys.path[:] = setup.path
-    # The parent set this one for us to find the package; programs that the
-    # environment starts should see the user's.
-    os.environ.pop('PYTHONPATH', None)
-    if setup.pythonpath is not None:
-        os.environ['PYTHONPATH'] = setup.pythonpath
 
 
 def _serve(pipe: Connection, host: EnvHost) -> bool:

@@ -108,7 +108,7 @@ class Settings:
 
     def _smallest(self) -> dict[str, float]:
         """Smallest value of each bounded field."""
-        return dict.fromkeys(POSITIVE, 1) | dict.fromkeys(NOT_NEGATIVE, 0)
+        return {**dict.fromkeys(POSITIVE, 1), **dict.fromkeys(NOT_NEGATIVE, 0)}
 
     def _check(self) -> None:
         for name, least in self._smallest().items():

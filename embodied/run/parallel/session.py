@@ -8,7 +8,7 @@ import threading
 
 __all__ = ['Session']
 
-STEPS, DURATION = 'run.steps', 'run.duration'
+STEPS, DURATION, FAILURE = 'run.steps', 'run.duration', 'failure'
 
 
 class Session:
@@ -22,7 +22,7 @@ class Session:
 
     def __init__(self) -> None:
         self.steps = 0  # environment steps committed to replay
-        self.reason = ''  # why it stopped: STEPS, DURATION or the name of a signal
+        self.reason = ''  # why it stopped: STEPS, DURATION, FAILURE or a signal
         self._stopped = threading.Event()
         self._lock = threading.Lock()
 

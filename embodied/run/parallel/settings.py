@@ -11,8 +11,6 @@ from ..settings import Settings
 
 __all__ = ['ParallelSettings', 'WorkerPlan']
 
-ADDRESSES = ('actor_addr', 'replay_addr', 'logger_addr')
-AUTO = '{auto}'
 # Options that all roles must agree on; peers compare them when they meet.
 SHARED = (
     'envs',
@@ -107,7 +105,7 @@ class ParallelSettings(Settings):
         return {name: getattr(self, name) for name in SHARED}
 
     def _smallest(self) -> dict[str, float]:
-        own = {
+        own: dict[str, float] = {
             'eval_envs': 0,
             'actor_threads': 1,
             'prefetch': 1,

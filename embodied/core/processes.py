@@ -1,0 +1,65 @@
+"""Child processes: see the modules that their parent sees, and die when it dies."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any, NamedTuple
+
+__all__ = ['Surroundings', 'start_module']
+
+PR_SET_PDEATHSIG = 1  # option of prctl: the signal to get when the parent dies
+
+
+class Surroundings(NamedTuple):
+    """What a child takes over from its parent before it unpickles anything."""
+
+    parent: int  # process id
+    die_with_parent: bool  # by signal, even if the child hangs
+    path: list[str]  # sys.path
+    pythonpath: str | None  # PYTHONPATH
+
+    @classmethod
+    def here(cls) -> 'Surroundings':
+        """Of this process, for a child that this thread starts."""
+        # Linux sends the signal when the starting thread ends, so only the main one
+        # may ask for it. Otherwise children have to watch the end of their pipe.
+        return cls(
+            parent=os.getpid(),
+            die_with_parent=threading.current_thread() is threading.main_thread(),
+            path=sys.path.copy(),
+            pythonpath=os.environ.get('PYTHONPATH'),
+        )
+
+    def adopt(self) -> None:
+        """Called by the child."""
+        if self.die_with_parent and sys.platform == 'linux':
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != self.parent:  # It died before it could be watched.
+                sys.exit(1)
+        sys.path[:] = self.path
+        # The parent set this one for us to find the package; programs that are
+        # started from here should see the user's.
+        os.environ.pop('PYTHONPATH', None)
+        if self.pythonpath is not None:
+            os.environ['PYTHONPATH'] = self.pythonpath
+
+
+def start_module(module: str, fd: int, **options: Any) -> subprocess.Popen:
+    """Starts `python -m module FD` with that descriptor in a process group of its own.
+
+    No fork: the child shares no locks, threads or device handles with us.
+    """
+    # -P: the current folder counts only if it is on the parent's path.
+    command = [sys.executable, '-P', '-m', module, str(fd)]
+    path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
+    return subprocess.Popen(
+        command,
+        env={**os.environ, 'PYTHONPATH': path},
+        stdin=subprocess.DEVNULL,
+        pass_fds=[fd],
+        process_group=0,  # The terminal's Ctrl-C is for the parent alone.
+        **options,
+    )

@@ -1,0 +1,70 @@
+"""Addresses of a run: free ports for those that leave it to us, checks for the rest."""
+
+from ... import transport
+from ...core.errors import ConfigError
+from ...transport import addresses, keys
+from .settings import ParallelSettings
+
+__all__ = ['check', 'has_auto', 'resolve']
+
+NAMES = ('actor_addr', 'replay_addr', 'logger_addr')
+AUTO = '{auto}'
+
+
+def has_auto(settings: ParallelSettings) -> bool:
+    """Whether any port is left to us."""
+    return any(AUTO in getattr(settings, name) for name in NAMES)
+
+
+def resolve(settings: ParallelSettings) -> dict[str, str]:
+    """All addresses by name, with free ports in place of {auto}."""
+    resolved: dict[str, str] = {}
+    taken = {getattr(settings, name) for name in NAMES}
+    for name in NAMES:
+        address = given = getattr(settings, name)
+        while AUTO in given and address in taken:
+            address = given.replace(AUTO, str(transport.free_port()))
+        taken.add(address)
+        resolved[name] = address
+    return resolved
+
+
+def check(settings: ParallelSettings) -> None:
+    """Refuses addresses at which the roles could not find each other."""
+    fixed = _fixed_for(settings)
+    seen: dict[int, str] = {}
+    for name in NAMES:
+        given = getattr(settings, name)
+        if AUTO in given and name in fixed:
+            raise ConfigError(
+                f'run.{name}={given} has no fixed port, so jobs that are started apart '
+                f'(run.{fixed[name]}) could not find it. Give host:port.'
+            )
+        address = addresses.parse(given.replace(AUTO, '1'))
+        if AUTO not in given and seen.setdefault(address.port, name) != name:
+            raise ConfigError(
+                f'run.{name}={given} and run.{seen[address.port]} have the same port. '
+                'Each server needs its own.'
+            )
+        if not address.loopback:
+            _check_network(name, given, settings)
+
+
+def _fixed_for(settings: ParallelSettings) -> dict[str, str]:
+    """Addresses that other jobs must know, with the option that makes them so."""
+    fixed = {}
+    if settings.remote_envs:
+        fixed['actor_addr'] = 'remote_envs'
+    if settings.remote_replay:
+        fixed['replay_addr'] = 'remote_replay'
+        fixed['logger_addr'] = 'remote_replay'
+    return fixed
+
+
+def _check_network(name: str, given: str, settings: ParallelSettings) -> None:
+    if settings.transport == 'portal':
+        raise ConfigError(
+            f'run.{name}={given} is reachable from other machines, and portal cannot '
+            'tell who calls. Use localhost, or run.transport=zmq.'
+        )
+    keys.load(settings.logdir / 'keys')  # refuses with what to do

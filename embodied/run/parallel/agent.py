@@ -1,0 +1,146 @@
+"""Agent process: one agent object, with an actor and a learner thread around it."""
+
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ...core import base
+from ...core.signals import StopSignals
+from .actor import parallel_actor
+from .factories import unpack
+from .learner import parallel_learner
+from .session import FAILURE, Session
+
+__all__ = ['AgentRun', 'AgentThread', 'parallel_agent']
+
+SIDES = (parallel_actor, parallel_learner)
+BROKEN = threading.BrokenBarrierError
+FAREWELL = 10.0  # seconds for one side to end after the other has failed
+
+
+def parallel_agent(
+    make_agent: Callable[[], base.Agent] | bytes, args: Mapping[str, Any]
+) -> None:
+    """Acts and trains until the run ends; a stop signal ends it with a last save."""
+    run = AgentRun(make_agent, args)
+    with StopSignals(notify=run.stop):
+        run()
+
+
+class AgentRun:
+    """Starts both sides, passes a wish to stop on to them, raises the first error."""
+
+    def __init__(
+        self, make_agent: Callable[[], base.Agent] | bytes, args: Mapping[str, Any]
+    ):
+        self._make_agent = make_agent
+        self._args = args
+        # Signal handlers put into it, too, which no lock of our own would allow.
+        self._events: queue.SimpleQueue[str | _End] = queue.SimpleQueue()
+
+    def stop(self, reason: str) -> None:
+        """From any thread or signal handler."""
+        self._events.put(reason)
+
+    def __call__(self) -> None:
+        agent = unpack(self._make_agent)()
+        barrier = threading.Barrier(len(SIDES))
+        threads = [
+            threading.Thread(
+                target=self._run_side,
+                args=(side, agent, barrier),
+                name=side.__name__,
+                daemon=True,
+            )
+            for side in SIDES
+        ]
+        for thread in threads:
+            thread.start()
+        errors = self._await_end(Session.of(barrier), barrier)
+        if errors:
+            # A side that found the barrier broken suffers from the other's error.
+            raise next((e for e in errors if not isinstance(e, BROKEN)), errors[0])
+        for thread in threads:
+            thread.join()
+
+    def _await_end(
+        self, session: Session, barrier: threading.Barrier
+    ) -> list[BaseException]:
+        """Blocks until both sides have ended; their errors, the first one first."""
+        errors: list[BaseException] = []
+        ended = 0
+        while ended < len(SIDES):
+            try:
+                event = self._events.get(timeout=FAREWELL if errors else None)
+            except queue.Empty:
+                break  # It does not hear us; the error is more important.
+            if isinstance(event, str):
+                session.stop(event)
+                continue
+            ended += 1
+            if event.error:
+                errors.append(event.error)
+                # Whoever waits there shall not wait for ever.
+                barrier.abort()
+                session.stop(FAILURE)
+        return errors
+
+    def _run_side(
+        self,
+        side: Callable[..., None],
+        agent: base.Agent,
+        barrier: threading.Barrier,
+    ) -> None:
+        try:
+            side(agent, barrier, self._args)
+        except BaseException as error:  # noqa: BLE001 (raised by the main thread)
+            self._events.put(_End(error))
+        else:
+            self._events.put(_End(None))
+
+
+class AgentThread:
+    """The agent in a thread of its launcher, which treats it like a child process.
+
+    `on_exit(self)` is called when it has ended.
+    """
+
+    def __init__(
+        self,
+        make_agent: Callable[[], base.Agent] | bytes,
+        args: Mapping[str, Any],
+        on_exit: Callable[['AgentThread'], Any],
+    ):
+        self.name = 'agent'
+        self._run = AgentRun(make_agent, args)
+        self._on_exit = on_exit
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name='agent', daemon=True)
+        self._thread.start()
+
+    def ask(self) -> None:
+        """Asks for a clean end."""
+        self._run.stop('SIGTERM')
+
+    def kill(self) -> None:
+        """A thread cannot be killed; it ends with the process at the latest."""
+        self.ask()
+
+    def collect(self, timeout: float | None = None) -> BaseException | None:
+        """Waits for the end; the error that caused it, if any."""
+        self._thread.join(timeout)
+        return self._error
+
+    def _work(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:  # noqa: BLE001 (the launcher raises it)
+            self._error = error
+        self._on_exit(self)
+
+
+class _End(NamedTuple):
+    """How one side ended."""
+
+    error: BaseException | None

@@ -1,0 +1,57 @@
+"""Child process of a role: `python -m embodied.run.parallel.child FD`.
+
+The parent starts it with one end of a pipe and sends an Order. The role runs in the
+main thread, which receives signals; the process ends when it returns. What it raises
+goes back through the pipe. When the parent's end closes, the parent is dead.
+"""
+
+import logging
+import os
+import signal
+import sys
+import threading
+import traceback
+from multiprocessing.connection import Connection
+
+import cloudpickle
+
+from ...core.errors import DreamerError
+from .children import Report
+
+__all__ = ['main']
+
+FAILED = 1  # exit code
+
+
+def main() -> None:
+    # Only the launcher reacts to Ctrl-C; it tells the agent, and that one the others.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    fd = int(sys.argv[1])
+    os.set_inheritable(fd, False)
+    pipe = Connection(fd)
+    try:
+        order = pipe.recv()
+    except EOFError:
+        return
+    order.surroundings.adopt()
+    threading.Thread(target=_die_with, args=(pipe,), daemon=True).start()
+    logging.basicConfig(format='%(asctime)s %(name)s %(levelname)s %(message)s')
+    try:
+        order.role(*cloudpickle.loads(order.args))
+    except BaseException as error:  # noqa: BLE001 (the parent raises it)
+        if not isinstance(error, DreamerError):
+            traceback.print_exception(error)
+        pipe.send(Report.of(error))
+        sys.exit(FAILED)
+
+
+def _die_with(parent: Connection) -> None:
+    """Ends this process, and all that it started, when the parent is gone."""
+    try:
+        parent.recv_bytes()
+    except (EOFError, OSError):
+        os.killpg(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == '__main__':
+    main()
