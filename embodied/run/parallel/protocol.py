@@ -49,6 +49,7 @@ __all__ = ['ACTOR', 'LOGGER', 'REPLAY']
 ACTOR = ('act', 'act_eval', 'evaluate')
 REPLAY = (
     'add_batch',
+    'add_batch_eval',
     'sample_batch_train',
     'sample_batch_report',
     'sample_batch_eval',

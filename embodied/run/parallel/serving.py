@@ -1,0 +1,74 @@
+"""Serving: keeps a role and its periodic chores going until somebody ends it."""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ... import transport
+from ...core.signals import StopSignals
+
+__all__ = ['Chore', 'serve']
+
+SHORTEST = 0.5  # seconds between two runs of a chore that is always due
+
+
+class Chore(NamedTuple):
+    """Something to do every few seconds; 0 never, negative always."""
+
+    every: float
+    run: Callable[[], Any]
+
+    @property
+    def period(self) -> float:
+        return self.every if self.every > 0 else SHORTEST
+
+
+def serve(
+    server: transport.ServerInterface,
+    chores: Sequence[Chore],
+    mail: queue.SimpleQueue,
+) -> str:
+    """Serves until a reason to end is put into `mail`, or a signal comes: the reason.
+
+    A failure of the server is raised here. The server is closed in any case.
+    """
+    with StopSignals(mail.put):
+        server.start(block=False)
+        watcher = threading.Thread(target=_watch, args=(server, mail), daemon=True)
+        watcher.start()
+        try:
+            reason = _work(chores, mail)
+        finally:
+            server.close()
+    if isinstance(reason, Exception):
+        raise reason
+    return reason
+
+
+def _work(chores: Sequence[Chore], mail: queue.SimpleQueue) -> Any:
+    begin = time.monotonic()
+    dues = [(begin + chore.period, chore) for chore in chores if chore.every]
+    while True:
+        soonest = min((due for due, _ in dues), default=None)
+        left = None if soonest is None else max(0.0, soonest - time.monotonic())
+        try:
+            return mail.get(timeout=left)
+        except queue.Empty:
+            dues = [_run_if_due(due, chore) for due, chore in dues]
+
+
+def _run_if_due(due: float, chore: Chore) -> tuple[float, Chore]:
+    if time.monotonic() < due:
+        return due, chore
+    chore.run()
+    return time.monotonic() + chore.period, chore
+
+
+def _watch(server: transport.ServerInterface, mail: queue.SimpleQueue) -> None:
+    try:
+        server.wait()
+        mail.put('closed')
+    except Exception as error:  # noqa: BLE001 - raised by the thread that reads mail
+        mail.put(error)
