@@ -1,5 +1,6 @@
-"""Meters: averages of metrics, speeds and memory between two lines of the log."""
+"""Meters: averages, speeds, shares of time and memory between two lines of the log."""
 
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +10,7 @@ import psutil
 
 from ..core.base import Metrics
 
-__all__ = ['Averages', 'Speed', 'usage']
+__all__ = ['Averages', 'Share', 'Speed', 'usage']
 
 GIGABYTE = 1 << 30
 
@@ -51,6 +52,41 @@ class Speed:
         events, seconds = count - self._count, now - self._time
         self._count, self._time = count, now
         return events / seconds if seconds else 0.0
+
+
+class Share:
+    """Share of the time between two calls that was spent inside of `with`.
+
+    One thread enters; any thread calls, also while the other one is inside.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._spent = 0.0
+        self._entered: float | None = None
+        self._time = time.perf_counter()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._entered = time.perf_counter()
+
+    def __exit__(self, *exc: object) -> None:
+        with self._lock:
+            self._settle(time.perf_counter())
+            self._entered = None
+
+    def __call__(self) -> float:
+        with self._lock:
+            now = time.perf_counter()
+            self._settle(now)
+            spent, seconds = self._spent, now - self._time
+            self._spent, self._time = 0.0, now
+        return spent / seconds if seconds else 0.0
+
+    def _settle(self, now: float) -> None:
+        if self._entered is not None:
+            self._spent += now - self._entered
+            self._entered = now
 
 
 def usage() -> Metrics:

@@ -5,7 +5,7 @@ from typing import Any
 
 from ..core import base
 
-__all__ = ['Store']
+__all__ = ['Store', 'complete']
 
 OPTIONAL = ('add_batch', 'update', 'stats', 'save', 'load')
 
@@ -18,7 +18,7 @@ class Store:
 
     def __init__(self, replay: Any, minimum: int):
         self._given = replay
-        self._replay = _complete(replay)
+        self._replay = complete(replay)
         self._minimum = minimum
         self._steps = 0
 
@@ -53,7 +53,7 @@ class Store:
             self._given.close()
 
 
-def _complete(replay: Any) -> base.Replay:
+def complete(replay: Any) -> base.Replay:
     """The replay itself or, if it has little more than `add`, one that has it all."""
     if all(hasattr(replay, name) for name in OPTIONAL):
         return replay

@@ -6,7 +6,9 @@ from typing import Any
 
 from ... import transport
 
-__all__ = ['Outbox']
+__all__ = ['LOG_QUEUE', 'Outbox']
+
+LOG_QUEUE = 64  # messages that wait for a logger that does not answer
 
 
 class Outbox:

@@ -1,20 +1,22 @@
 """Protocol: what the roles of a distributed run say to each other.
 
     env worker -> actor.act (training), actor.act_eval (evaluation)
-        rows of observations of the environments that are ready:
-        {**obs, 'envid': int32 [n], 'session': uint8 [n, 16], 'serial': int64 [n]}
-        -> {**acts, 'reset': bool [n], 'stop': bool [n]}, after a stop without acts
+        ({'envid': int32 [n], 'session': uint8 [n, 16], 'serial': int64 [n]}, obs)
+        -> {'acts': acts, 'reset': bool [n], 'stop': bool [n]}; no acts after a stop
+        obs, acts: {key: [n, ...]} of the environments of a worker that are ready;
         session: random bytes of the worker process; serial: counts the steps of one
-        environment within the session. Batched over all workers, answered once.
+        environment within the session. Batched over all workers, answered once. An
+        unknown environment in mid-episode gets `reset` and leaves no trace.
 
     evaluation worker -> actor.evaluate
         (period: int) -> {'period': int, 'stop': bool}: blocks until an evaluation is
         due that is later than `period`; -1 for one that has not evaluated yet.
 
-    actor -> replay.add_batch
-        (steps [n, ...], streams int64 [n], serials int64 [n], mode 'train' | 'eval')
-        -> {'steps': int, 'stop': bool}: environment steps committed so far, and
-        whether run.steps is reached. Waits for the rate limiter in mode 'train'.
+    actor -> replay.add_batch (training), replay.add_batch_eval (evaluation)
+        (steps [n, ...], streams int64 [n], serials int64 [n])
+        -> {'steps': int, 'stop': bool}: training steps committed so far, and whether
+        run.steps is reached. Rows of training wait for the rate limiter, one request
+        after the other, those of evaluation for nobody.
         A stream is one environment in one session, named by 63 random bits; repeats
         are recognized by serial. Serials grow but may have gaps.
 
@@ -25,9 +27,11 @@
         of single episodes come as videos by `add`, when they are complete.
 
     learner -> replay.sample_batch_train | sample_batch_report | sample_batch_eval
-        (trained: int) -> batch {key: [B, T, ...]}
-        trained: sequences the learner has trained on, over restarts; the limiter
-        adopts it, so that batches that were fetched but never trained do not count.
+        (number: int) -> batch {key: [B, T, ...]}, {} at the end of the run
+        number: place of the batch's first sequence in the order of training, over
+        restarts; the limiter adopts it, so that batches that were fetched but never
+        trained do not count. Waits until replay is filled, for training also for the
+        rate limiter. The end: run.steps is reached and no update is owed.
 
     learner -> replay.update
         ({'stepid': [B, T, 20], **latents}) -> None

@@ -1,0 +1,220 @@
+"""Replay role: owns the buffers and the rate limiter, and knows when a run is over."""
+
+import contextlib
+import queue
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...core import base
+from ...core.checkpoint import Checkpoint
+from ...core.limiters import MinSize, RateLimiter
+from ..meters import Share, usage
+from . import protocol
+from .buffer import Buffer
+from .factories import unpack
+from .links import make_client, make_server
+from .outbox import LOG_QUEUE, Outbox
+from .serving import Chore, serve
+from .settings import ParallelSettings
+
+__all__ = ['ReplayService', 'parallel_replay']
+
+FINISHED = 'finished'
+
+
+def parallel_replay(
+    make_replay_train: Callable[[], Any] | bytes,
+    make_replay_eval: Callable[[], Any] | bytes,
+    make_stream: Callable[[Any, base.Mode], Any] | bytes,
+    args: Mapping[str, Any],
+) -> None:
+    """Serves replay until the run ends, and saves."""
+    settings = ParallelSettings.read(args)
+    server = make_server(settings.replay_addr, 'replay', settings)
+    make_stream = unpack(make_stream)
+    mail: queue.SimpleQueue = queue.SimpleQueue()
+    with contextlib.ExitStack() as stack:
+        replay = unpack(make_replay_train)()
+        train = Buffer(replay, make_stream, ('train', 'report'), server.empty)
+        stack.callback(train.close)
+        replay = unpack(make_replay_eval)()
+        evaluation = Buffer(replay, make_stream, ('eval',), server.empty)
+        stack.callback(evaluation.close)
+        service = ReplayService(train, evaluation, settings, lambda: mail.put(FINISHED))
+        checkpoint = Checkpoint(settings.checkpoints / 'replay', settings.keep)
+        checkpoint.add('replay', service)
+        if checkpoint.exists():
+            checkpoint.load()
+        client = make_client(settings.logger_addr, 'replay', settings)
+        logger = Outbox(client, 'add', LOG_QUEUE)
+        stack.callback(logger.close)
+
+        def log() -> None:
+            for prefix, metrics in service.metrics().items():
+                logger.put(metrics, prefix, service.steps)
+
+        def save() -> None:
+            checkpoint.save(service.steps)
+
+        for name in protocol.REPLAY:
+            server.bind(name, getattr(service, name), once=True)
+        chores = [Chore(settings.log_every, log), Chore(settings.save_every, save)]
+        serve(server, chores, mail)
+        save()
+        checkpoint.wait()
+
+
+class ReplayService:
+    """Answers the calls of the protocol. Each may be served by a thread of its own,
+    but none by two: rows are counted and streams read in order.
+
+    Inserts are the rows that the replay holds or held. Samples are numbered by the
+    learner. `on_finish` is called when the agent says that the run has ended.
+    """
+
+    def __init__(
+        self,
+        train: Buffer,
+        evaluation: Buffer,
+        settings: ParallelSettings,
+        on_finish: Callable[[], Any] = lambda: None,
+    ):
+        self._train = train
+        self._evaluation = evaluation
+        self._settings = settings
+        self._on_finish = on_finish
+        length = settings.consec_train * settings.batch_length + settings.replay_context
+        self.limiter = RateLimiter.for_training(
+            settings.train_ratio,
+            settings.batch_size,
+            settings.batch_length,
+            length,
+            streams=settings.envs,
+            # Requested but not trained: those on their way and the one in training.
+            ahead=(settings.prefetch + 1) * settings.batch_size,
+        )
+        self._filled = MinSize(self.limiter.minimum)
+        self._eval_filled = MinSize(max(1, settings.eval_minimum))
+        self._insert_wait, self._sample_wait = Share(), Share()
+        self._stopped = False
+        self._forgotten = 0  # steps that a replay without memory had before a restart
+        self._origin: int | None = 0  # number of the first sequence since then
+        self._count_inserts()
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of the run that are committed."""
+        return self._forgotten + self._train.inserts
+
+    @property
+    def over(self) -> bool:
+        """Whether no more rows are taken."""
+        return self._stopped or self.steps >= self._settings.steps
+
+    def add_batch(
+        self, steps: base.Batch, streams: base.Array, serials: base.Array
+    ) -> dict[str, Any]:
+        """Rows of training environments, [n, ...] per key; waits for the limiter."""
+        with self._insert_wait:
+            admitted = self.over or self.limiter.await_insert(len(streams))
+        if admitted and not self.over:
+            self._train.add(steps, streams, serials)
+            self._count_inserts()
+        return {'steps': self.steps, 'stop': self.over}
+
+    def add_batch_eval(
+        self, steps: base.Batch, streams: base.Array, serials: base.Array
+    ) -> dict[str, Any]:
+        """Rows of evaluation environments, which wait for nobody."""
+        self._evaluation.add(steps, streams, serials)
+        self._count_eval_inserts()
+        return {'steps': self.steps, 'stop': self.over}
+
+    def sample_batch_train(self, number: int) -> base.Batch:
+        """The batch whose first sequence is trained on as number `number` of the run.
+
+        {} when the run is over and no update is owed any more.
+        """
+        if self._origin is None:
+            self._origin = number
+        self.limiter.correct(samples=number - self._origin)
+        with self._sample_wait:
+            admitted = self.limiter.sample(self._settings.batch_size)
+        return self._train.take('train') if admitted else {}
+
+    def sample_batch_report(self, number: int) -> base.Batch:
+        return self._train.take('report') if self._filled.sample() else {}
+
+    def sample_batch_eval(self, number: int) -> base.Batch:
+        return self._evaluation.take('eval') if self._eval_filled.sample() else {}
+
+    def update(self, data: base.Batch) -> None:
+        """Latents and priorities by data['stepid'], as the learner computed them."""
+        self._train.update(data)
+
+    def finish(self) -> None:
+        """The run has ended: nobody waits any more."""
+        self._stopped = True
+        for limiter in (self.limiter, self._filled, self._eval_filled):
+            limiter.stop()
+        self._on_finish()
+
+    def metrics(self) -> dict[str, base.Metrics]:
+        """What happened since the last call, by prefix."""
+        limiter, minimum = self.limiter, self.limiter.minimum
+        beyond = max(0, limiter.inserts - minimum)
+        trained = limiter.samples * self._settings.batch_length
+        replay = {
+            **self._train.stats(),
+            'fill': min(1.0, limiter.inserts / minimum),
+            'train_ratio': trained / beyond if beyond else 0.0,
+            'balance': limiter.balance(),
+            'insert_wait': self._insert_wait(),
+            'sample_wait': self._sample_wait(),
+        }
+        metrics = {'replay': replay, 'eval_replay': self._evaluation.stats()}
+        if self._settings.usage:
+            metrics['usage/replay'] = usage()
+        return metrics
+
+    def save(self) -> dict[str, Any]:
+        return {
+            'train': self._train.save(),
+            'evaluation': self._evaluation.save(),
+            'samples': self.limiter.samples,
+            'steps': self.steps,
+            'forgotten': self._forgotten,
+            'origin': self._origin,
+        }
+
+    def load(self, data: dict[str, Any]) -> None:
+        self._train.load(data['train'])
+        self._evaluation.load(data['evaluation'])
+        if self._train.inserts:
+            self._forgotten, self._origin = data['forgotten'], data['origin']
+            self.limiter.correct(samples=data['samples'])
+        else:
+            # Filled anew, and trained from then on as the ratio says: what was
+            # trained before was earned by steps that are gone.
+            self._forgotten, self._origin = data['steps'], None
+        self._count_inserts()
+        self._count_eval_inserts()
+
+    def _count_inserts(self) -> None:
+        inserts = _usable(self._train, self.limiter.minimum)
+        self.limiter.correct(inserts=inserts)
+        self._filled.correct(inserts=inserts)
+        if self.over:
+            self.limiter.end_inserts()
+
+    def _count_eval_inserts(self) -> None:
+        inserts = _usable(self._evaluation, self._eval_filled.minimum)
+        self._eval_filled.correct(inserts=inserts)
+
+
+def _usable(buffer: Buffer, minimum: int) -> int:
+    """Rows of a buffer; fewer than the minimum as long as no stream is long enough.
+
+    Environments that start again and again leave many short streams.
+    """
+    return buffer.inserts if buffer.serves else min(buffer.inserts, minimum - 1)
