@@ -31,6 +31,8 @@ class Job(abc.ABC):
     arrived: float  # time.monotonic()
     nbytes: int
     outcome: Outcome | None = None
+    schema: bytes = b''  # of the arguments; empty when they have no common layout
+    data: Any = None
 
     @property
     def rows(self) -> int:

@@ -76,6 +76,8 @@ def encode(value: Any) -> Encoded:
             f'The structure of the value takes {len(schema)} bytes, more than '
             f'{MAX_SCHEMA}. Send arrays instead of many small objects.'
         )
+    # A whole number of steps, so that messages can be joined into rows.
+    encoder.data.append(bytes(-encoder.size % ALIGN))
     return Encoded(schema, b''.join(encoder.data), encoder.arrays)
 
 
@@ -89,7 +91,8 @@ def decode(node: Leaf | Branch, data: Any, arrays: list) -> Any:
         value = decoder.read(node)
     except (struct.error, ValueError, TypeError, IndexError, MemoryError) as e:
         raise MessageError(f'The data do not fit their schema: {e}') from e
-    if decoder.offset != len(data) or decoder.index != len(arrays):
+    ends = decoder.offset + -decoder.offset % ALIGN
+    if ends != len(data) or decoder.index != len(arrays):
         raise MessageError('The data are longer than their schema says.')
     return value
 
@@ -119,6 +122,12 @@ def _parse(schema: bytes) -> Leaf | Branch:
     return node
 
 
+@functools.lru_cache(maxsize=1024)
+def _array_schema(kind: bytes, dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
+    text = dtypes.describe(dtype)
+    return kind + struct.pack(f'<HB{len(shape)}Q', len(text), len(shape), *shape) + text
+
+
 class _Encoder:
     def __init__(self) -> None:
         self.schema: list[bytes] = []
@@ -129,7 +138,7 @@ class _Encoder:
     def add(self, value: Any, depth: int) -> None:
         if isinstance(value, (np.ndarray, np.generic)):
             self._array(value)
-        elif isinstance(value, Mapping):
+        elif isinstance(value, (dict, Mapping)):
             self._open(b'd', len(value), depth)
             for key, child in value.items():
                 self._key(key)
@@ -183,19 +192,15 @@ class _Encoder:
             )
 
     def _array(self, value: Any) -> None:
-        text = dtypes.describe(value.dtype)
-        array = np.asarray(value)
-        self.schema += (
-            b'a' if isinstance(value, np.ndarray) else b'g',
-            struct.pack(f'<HB{array.ndim}Q', len(text), array.ndim, *array.shape),
-            text,
-        )
-        if array.nbytes >= LARGE:
-            self.arrays.append(array)
+        kind = b'a' if isinstance(value, np.ndarray) else b'g'
+        self.schema.append(_array_schema(kind, value.dtype, value.shape))
+        if value.nbytes >= LARGE:
+            self.arrays.append(np.asarray(value))
             return
         padding = -self.size % ALIGN
-        self._bytes(bytes(padding))
-        self._bytes(array.tobytes())
+        if padding:
+            self._bytes(bytes(padding))
+        self._bytes(value.tobytes())
 
     def _put(self, kind: bytes, data: bytes) -> None:
         self.schema.append(kind)

@@ -22,8 +22,12 @@ def pack(
     pool: SlabPool | None = None,
     holder: Hashable = None,
 ) -> Parcel:
-    """A parcel with a value; large arrays go to slabs of `pool`, or inline."""
-    schema, data, arrays = messages.encode(value)
+    """A parcel with a value; large arrays go to slabs of `pool`, or inline.
+
+    The value may be encoded already.
+    """
+    encoded = value if isinstance(value, messages.Encoded) else messages.encode(value)
+    schema, data, arrays = encoded
     if not arrays:
         return Parcel(kind, number, method, rows, (), schema, data)
     places = pool.place(arrays, holder) if pool else None

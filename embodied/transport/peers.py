@@ -24,6 +24,7 @@ class Session:
 
     def __init__(self, key: bytes, name: str) -> None:
         self.key = key
+        self.label = key.hex()
         self.name = name
         self.peer: Peer | None = None
         self.expires: float | None = None
@@ -37,8 +38,9 @@ class Session:
 
     def prune(self, mark: int) -> None:
         """Forgets replies before `mark`, which the client has read."""
-        for number in [number for number in self.stored if number < mark]:
-            del self.stored[number]
+        if self.stored:
+            for number in [number for number in self.stored if number < mark]:
+                del self.stored[number]
 
 
 class Peer:

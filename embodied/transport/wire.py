@@ -68,8 +68,8 @@ class Parcel(NamedTuple):
             number or self.number,
             mark,
         )
-        places = b''.join([PLACE.pack(*place) for place in self.places])
-        head = b''.join((header, self.method, places, self.schema))
+        places = [PLACE.pack(*place) for place in self.places]
+        head = b''.join((header, self.method, *places, self.schema))
         return [b''.join((head, bytes(-len(head) % ALIGN), self.data)), *self.buffers]
 
     @property
@@ -96,10 +96,11 @@ def unpack(frames: list) -> Parcel:
     if kind not in Kind.ALL or count > MAX_PLACES or ends > len(head):
         raise MessageError('Broken header.')
     method = head[HEADER.size : offset]
-    places = tuple(
-        Place(*PLACE.unpack_from(head, offset + i * PLACE.size)) for i in range(count)
-    )
-    if sum(place.slab == INLINE for place in places) != len(frames) - 1:
+    places: tuple[Place, ...] = ()
+    if count:
+        starts = range(offset, offset + count * PLACE.size, PLACE.size)
+        places = tuple(Place(*PLACE.unpack_from(head, start)) for start in starts)
+    if len(frames) - 1 != sum([place.slab == INLINE for place in places]):
         raise MessageError('The number of frames differs from the header.')
     number, mark = rest
     data = memoryview(head)[ends + -ends % ALIGN :]

@@ -8,7 +8,6 @@ the connection, deadlines, releases of slabs, and futures with callbacks.
 """
 
 import collections
-import contextlib
 import functools
 import logging
 import math
@@ -16,7 +15,7 @@ import secrets
 import select
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import zmq
@@ -104,9 +103,10 @@ class ZmqClient(Client):
         self._epoch = 0
         self._error: Exception | None = None  # why no call will ever be answered
         self._reading = False  # a thread blocks on the socket without the lock
+        self._followers = 0  # threads that wait for the one that reads
         self._watching = False  # the keeper reads what nobody waits for
         self._keeper_due = math.inf  # when the keeper looks at deadlines again
-        self._due: list[Callable[[], None]] = []  # callbacks, to run without the lock
+        self._due: collections.deque[Callable[[], None]] = collections.deque()
         self._dropped: collections.deque[Exception] = collections.deque()
         self._counts = _counts()
         self._keeper_mail = Mailbox()
@@ -146,8 +146,9 @@ class ZmqClient(Client):
         return call.future
 
     def close(self) -> None:
-        with self._locked():
+        with self._lock:
             self._fail(Disconnected(f'{self._name} was closed.'))
+        self._run_callbacks()
         self._keeper_mail.put(STOP)
         self._keeper.join()
 
@@ -187,57 +188,71 @@ class ZmqClient(Client):
     ) -> bool:
         """Waits, reading the socket if nobody else does; `then` runs in the lock."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self._locked():
+        with self._lock:
             while not done():
                 left = None if deadline is None else deadline - time.monotonic()
+                if not self._reading and self._receive():
+                    continue
                 if left is not None and left <= 0:
-                    if not self._reading:
-                        self._pump()
-                    if not done():
-                        return False
-                elif self._reading:
-                    self._changed.wait(left)
+                    return False
+                if self._reading:
+                    self._follow(left)
                 else:
-                    self._read(left)
+                    self._sleep(left)
             then()
-            self._changed.notify()  # Whoever waits may read now.
+            if self._followers:
+                self._changed.notify()  # One of them is the reader now.
             if self._watching or not self._ready:
                 self._keeper_mail.put(WAKE)
+        self._run_callbacks()
         return True
 
-    def _read(self, timeout: float | None) -> None:
-        """Blocks on the socket without the lock, then handles what arrived."""
+    def _follow(self, timeout: float | None) -> None:
+        """Waits for the thread that reads."""
+        self._followers += 1
+        try:
+            self._changed.wait(timeout)
+        finally:
+            self._followers -= 1
+
+    def _sleep(self, timeout: float | None) -> None:
+        """Blocks on the socket without the lock, until something happens to it."""
         self._reading = True
         self._lock.release()
         try:
-            self._poller.poll(None if timeout is None else 1000 * timeout)
+            milliseconds = None if timeout is None else 1000 * timeout
+            ready = self._poller.poll(milliseconds)
         finally:
             self._lock.acquire()
             self._reading = False
-        self._reader_mail.take()
-        self._pump()
+        if any(fd != self._signal for fd, _ in ready):
+            self._reader_mail.take()
+
+    def _receive(self) -> bool:
+        """Handles one message, if one has arrived.
+
+        Whoever is about to sleep calls this until it returns False: any use of the
+        socket may have swallowed the signal of its descriptor.
+        """
+        if self._sock.closed or not sockets.readable(self._sock):
+            return False
+        frames = sockets.receive(self._sock, head=1)
+        try:
+            self._handle(unpack(frames))
+        except MessageError as e:
+            self._counts['malformed'] += 1
+            log.warning('%s received a malformed message: %s', self._name, e)
+        return True
 
     def _pump(self) -> None:
-        """Handles all messages that have arrived.
+        """Handles all messages that have arrived."""
+        while self._receive():
+            pass
 
-        To be called after every use of the socket: any use may swallow the signal of
-        its descriptor, and nobody would wake up for the message.
-        """
-        while not self._sock.closed and sockets.readable(self._sock):
-            frames = sockets.receive(self._sock, head=1)
-            try:
-                self._handle(unpack(frames))
-            except MessageError as e:
-                self._counts['malformed'] += 1
-                log.warning('%s received a malformed message: %s', self._name, e)
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        with self._lock:
-            yield
-            due, self._due = self._due, []
-        for callback in due:
-            callback()
+    def _run_callbacks(self) -> None:
+        """To be called without the lock after anything that completes calls."""
+        while self._due:
+            self._due.popleft()()
 
     # Calls.
 
@@ -261,7 +276,8 @@ class ZmqClient(Client):
         self._calls[call.number] = call
         if self._ready:
             self._transmit(call)
-            self._pump()
+            if self._reading or self._watching:
+                self._pump()  # They sleep and may have missed a signal by our sending.
         if call.deadline is not None and call.deadline < self._keeper_due:
             self._keeper_mail.put(WAKE)
 
@@ -276,9 +292,13 @@ class ZmqClient(Client):
 
     def _send(self, frames: list) -> bool:
         """False when the connection is gone; its successor will send again."""
-        if not sockets.writable(self._sock):
-            return False
-        sockets.send(self._sock, frames)
+        try:
+            sockets.send(self._sock, frames)
+        except zmq.Again:
+            # Perhaps ZeroMQ has not taken note of the new connection yet.
+            if not self._sock.poll(0, zmq.POLLOUT):
+                return False
+            sockets.send(self._sock, frames)
         self._counts['numsend'] += 1
         return True
 
@@ -295,7 +315,8 @@ class ZmqClient(Client):
 
     def _tell(self) -> None:
         """Something changed that others may wait for."""
-        self._changed.notify_all()
+        if self._followers:
+            self._changed.notify_all()
         if self._reading:
             self._reader_mail.put(WAKE)
 
@@ -420,8 +441,9 @@ class ZmqClient(Client):
                 stop = self._turn()
         except Exception as e:
             log.error('%s stops.', self._name, exc_info=e)
-            with self._locked():
+            with self._lock:
                 self._fail(Disconnected(f'{self._name} failed: {e}'))
+            self._run_callbacks()
             raise
         finally:
             with self._lock:
@@ -439,7 +461,7 @@ class ZmqClient(Client):
             timeout = self._keeper_timeout()
         zmq.zmq_poll(items, timeout)
         mail = self._keeper_mail.take()
-        with self._locked():
+        with self._lock:
             while event := sockets.next_event(self._monitor):
                 self._event(event[0])
             for item in mail:
@@ -449,6 +471,7 @@ class ZmqClient(Client):
             self._expire()
             if STOP in mail:
                 self._send(Parcel(Kind.BYE).frames())
+        self._run_callbacks()
         return STOP in mail
 
     def _event(self, event: int) -> None:

@@ -5,6 +5,7 @@ the sockets; its timeout is the next deadline.
 """
 
 import logging
+import math
 import secrets
 import threading
 import time
@@ -49,14 +50,13 @@ class ZmqJob(Job):
         self.client = peer.session.key
         self.arrived = time.monotonic()
         self.nbytes = parcel.nbytes
+        repeat = bool(parcel.flags & REPEAT)
         self.request = Request(
-            client=peer.session.key.hex(),
-            name=peer.session.name,
-            number=parcel.number,
-            repeat=bool(parcel.flags & REPEAT),
-            rows=parcel.rows,
+            self.session.label, self.session.name, parcel.number, repeat, parcel.rows
         )
         self.sealed: tuple[Peer, Parcel] | None = None
+        if not parcel.places:
+            self.schema, self.data = parcel.schema, parcel.data
 
     def load(self) -> tuple:
         assert self._parcel is not None
@@ -203,6 +203,13 @@ class ZmqServer(Server):
             ) from e
 
     def _run(self) -> None:
+        fileno = self._mailbox.fileno()
+        socks = [
+            self._router,
+            self._monitor,
+            *([self._gate.sock] if self._gate else []),
+        ]
+        self._polled: list = [(item, sockets.POLLIN) for item in (*socks, fileno)]
         try:
             while not self._stop:
                 self._turn()
@@ -223,31 +230,29 @@ class ZmqServer(Server):
         self._closed.set()
 
     def _turn(self) -> None:
-        items: list = [(self._router, zmq.POLLIN), (self._monitor, zmq.POLLIN)]
-        items.append((self._mailbox.fileno(), zmq.POLLIN))
-        if self._gate:
-            items.append((self._gate.sock, zmq.POLLIN))
-        ready = {sock for sock, _ in zmq.zmq_poll(items, self._timeout())}
-        if self._mailbox.fileno() in ready:
-            for item in self._mailbox.take():
-                self._handle(item)
-        if self._router in ready:
-            self._receive()
-        if self._monitor in ready:
-            self._watch()
-        if self._gate and self._gate.sock in ready:
-            self._gate.answer()
-        self._run_due()
+        """Blocks until something happens or is due, and deals with it."""
+        due = self._deadline()
+        timeout = -1
+        if due is not None:
+            timeout = max(0, math.ceil(1000 * (due - time.monotonic())))
+        for item, _ in zmq.zmq_poll(self._polled, timeout):
+            if item is self._router:
+                self._receive()
+            elif item is self._monitor:
+                self._watch()
+            elif self._gate and item is self._gate.sock:
+                self._gate.answer()
+            else:
+                for mail in self._mailbox.take():
+                    self._handle(mail)
+        if due is not None and due <= time.monotonic():
+            self._run_due(time.monotonic())
 
-    def _timeout(self) -> int:
-        dues = [self._methods.deadline(), self._peers.deadline, *self._sweeps[:1]]
-        due = min((due for due in dues if due is not None), default=None)
-        if due is None:
-            return -1
-        return max(0, -int(-1000 * (due - time.monotonic()) // 1))
+    def _deadline(self) -> float | None:
+        dues = (self._methods.deadline(), self._peers.deadline, *self._sweeps[:1])
+        return min([due for due in dues if due is not None], default=None)
 
-    def _run_due(self) -> None:
-        now = time.monotonic()
+    def _run_due(self, now: float) -> None:
         self._methods.run_due()
         if self._peers.deadline is not None and self._peers.deadline <= now:
             self._peers.expire(now)
