@@ -11,6 +11,7 @@ from golden_names import by_golden_name
 
 from dreamerv3 import config
 from dreamerv3.model import Dreamer
+from embodied.core.errors import ConfigError
 
 IMAGE = {'image': elements.Space(np.uint8, (64, 64, 3))}
 VECTOR = {'vector': elements.Space(np.float32, 24)}
@@ -56,6 +57,23 @@ def test_small_presets_have_the_size_of_the_oracle(preset, side):
     obs = VECTOR | {'image': elements.Space(np.uint8, (side, side, 3))}
     leaves = jax.tree.leaves(parameters(preset, obs))
     assert sum(math.prod(x.shape) for x in leaves) == oracle.count(problem)
+
+
+@pytest.mark.parametrize(
+    ('flag', 'parts'),
+    [
+        ('--agent.dyn.deter=20', ['agent.dyn.deter=20', 'agent.dyn.blocks=8']),
+        ('--agent.dec.depth=1', ['agent.dec.blocks=8', 'mults[-1] = 4']),
+        ('--agent.dec.blocks=3', ['agent.dec.blocks=3', 'agent.dyn.deter=16']),
+        ('--.*\\.mults=2,2,2,2,2', ['64x64', '5 stages', 'mults=(2, 2, 2, 2, 2)']),
+    ],
+)
+def test_sizes_that_do_not_divide_are_refused(flag, parts):
+    model = Dreamer(IMAGE, ACTION, config.resolve(['--configs', 'debug', flag])[0])
+    with pytest.raises(ConfigError) as error:
+        jax.eval_shape(model.init, jax.random.key(0))
+    for part in parts:
+        assert part in str(error.value)
 
 
 @pytest.fixture(scope='module')
