@@ -17,6 +17,7 @@ class EpisodeStats:
 
     def __init__(self) -> None:
         self._open: dict[int, dict[str, Any]] = {}
+        self.abandoned = 0  # episodes so far that began and never ended
 
     def add(self, tran: Mapping[str, Any], worker: int = 0) -> dict[str, float] | None:
         """Adds one step of `worker`; the result if it was the last of an episode.
@@ -26,6 +27,7 @@ class EpisodeStats:
         """
         worker = int(worker)
         if tran['is_first']:
+            self.abandoned += worker in self._open
             self._open[worker] = {'score': 0.0, 'steps': 0, 'logs': {}}
         episode = self._open.get(worker)
         if episode is None:
@@ -38,6 +40,10 @@ class EpisodeStats:
         if not tran['is_last']:
             return None
         return _result(self._open.pop(worker))
+
+    def drop(self, worker: int) -> bool:
+        """Forgets the episode of a worker; whether there was one."""
+        return self._open.pop(int(worker), None) is not None
 
     def save(self) -> dict[int, dict[str, Any]]:
         return {worker: _copy(episode) for worker, episode in self._open.items()}

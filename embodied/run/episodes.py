@@ -39,6 +39,15 @@ class Episodes:
         step = int(self._logger.step)
         self._scores.add(step, result, worker, self._is_eval)
 
+    @property
+    def abandoned(self) -> int:
+        """Episodes so far that began and never ended."""
+        return self._stats.abandoned
+
+    def drop(self, worker: int) -> bool:
+        """Forgets the episode of a worker that is gone; whether there was one."""
+        return self._stats.drop(worker)
+
     def save(self) -> Any:
         return self._stats.save()
 

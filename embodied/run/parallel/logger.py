@@ -1,0 +1,126 @@
+"""Logger role: brings the metrics of all roles and the episodes under one step."""
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...core import base
+from ...core.checkpoint import Checkpoint
+from ...logging import ScoreFile
+from ..episodes import Episodes
+from ..meters import usage
+from . import protocol
+from .aggregate import Aggregate
+from .factories import unpack
+from .links import make_server
+from .serving import Chore, serve
+from .settings import ParallelSettings
+from .track import Track
+
+__all__ = ['LoggerService', 'parallel_logger']
+
+FINISHED = 'finished'
+
+
+def parallel_logger(
+    make_logger: Callable[[], base.Logger] | bytes, args: Mapping[str, Any]
+) -> None:
+    """Serves the logger until the run ends, and writes what it has."""
+    settings = ParallelSettings.read(args)
+    server = make_server(settings.logger_addr, 'logger', settings)
+    mail: queue.SimpleQueue = queue.SimpleQueue()
+    with contextlib.ExitStack() as stack:
+        logger = unpack(make_logger)()
+        stack.callback(logger.close)
+        scores = ScoreFile(settings.logdir)
+        stack.callback(scores.close)
+        service = LoggerService(logger, scores, settings, lambda: mail.put(FINISHED))
+        checkpoint = Checkpoint(settings.checkpoints / 'logger', settings.keep)
+        checkpoint.add('logger', service)
+        if checkpoint.exists():
+            checkpoint.load()
+
+        def save() -> None:
+            checkpoint.save(service.step)
+
+        for name in protocol.LOGGER:
+            server.bind(name, getattr(service, name), once=True)
+        chores = [
+            Chore(settings.log_every, service.write),
+            Chore(settings.save_every, save),
+        ]
+        serve(server, chores, mail)
+        service.write()
+        save()
+        checkpoint.wait()
+
+
+class LoggerService:
+    """Answers the calls of the protocol and writes one line at a time.
+
+    Messages tell how many environment steps are committed. The largest number is the
+    step of the next line, so lost messages cannot bend it.
+    """
+
+    def __init__(
+        self,
+        logger: base.Logger,
+        scores: ScoreFile,
+        settings: ParallelSettings,
+        on_finish: Callable[[], Any] = lambda: None,
+    ):
+        self._logger = logger
+        self._settings = settings
+        self._on_finish = on_finish
+        self._metrics = Aggregate(int(logger.step))
+        self._lock = threading.Lock()  # of the tracks
+        self._train = Track('episode', Episodes(self._metrics, scores, 'episode'))
+        self._evaluation = Track('eval', Episodes(self._metrics, scores, 'eval', True))
+
+    @property
+    def step(self) -> int:
+        return self._metrics.step
+
+    def add(self, metrics: base.Metrics, prefix: str, steps: int) -> None:
+        """Metrics of any role, which knows of `steps` committed steps or of none."""
+        self._metrics.advance(steps)
+        self._metrics.add(metrics, prefix)
+
+    def tran(
+        self,
+        transitions: base.Batch,
+        envids: base.Array,
+        is_eval: base.Array,
+        steps: int,
+    ) -> None:
+        """Rows of one step each, those of an environment in order."""
+        self._metrics.advance(steps)
+        with self._lock:
+            for track, rows in ((self._train, ~is_eval), (self._evaluation, is_eval)):
+                if rows.any():
+                    chosen = {k: v[rows] for k, v in transitions.items()}
+                    track.follow(chosen, envids[rows])
+
+    def finish(self) -> None:
+        """The run has ended."""
+        self._on_finish()
+
+    def write(self) -> None:
+        """Writes what has arrived since the last write. Only one thread may."""
+        with self._lock:
+            for track in (self._train, self._evaluation):
+                track.drop_silent(self._settings.episode_timeout)
+                self._metrics.add(track.losses(), track.prefix)
+        if self._settings.usage:
+            self._metrics.add(usage(), 'usage/logger')
+        self._metrics.move_to(self._logger)
+        self._logger.write()
+
+    def save(self) -> dict[str, Any]:
+        # No episodes: a new session of the environments starts new ones.
+        return {'step': self.step}
+
+    def load(self, data: dict[str, Any]) -> None:
+        self._metrics.advance(data['step'])
