@@ -37,7 +37,8 @@ def main() -> None:
     threading.Thread(target=_die_with, args=(pipe,), daemon=True).start()
     logging.basicConfig(format='%(asctime)s %(name)s %(levelname)s %(message)s')
     try:
-        order.role(*cloudpickle.loads(order.args))
+        role, args = cloudpickle.loads(order.call)
+        role(*args)
     except BaseException as error:  # noqa: BLE001 (the parent raises it)
         if not isinstance(error, DreamerError):
             traceback.print_exception(error)

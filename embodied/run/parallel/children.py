@@ -28,8 +28,7 @@ class Order(NamedTuple):
     """First message to a child: how to become like the parent, and what to run."""
 
     surroundings: Surroundings
-    role: Callable[..., None]
-    args: bytes  # cloudpickled tuple
+    call: bytes  # cloudpickled role and its arguments
 
 
 class Report(NamedTuple):
@@ -77,7 +76,7 @@ class Child:
         self._on_exit = on_exit
         self._asked = False  # to end
         self._pipe, theirs = Pipe()
-        order = Order(Surroundings.here(), role, cloudpickle.dumps(args))
+        order = Order(Surroundings.here(), cloudpickle.dumps((role, args)))
         log.parent.mkdir(parents=True, exist_ok=True)
         with theirs, log.open('ab') as file:
             stdout = None if shown else file

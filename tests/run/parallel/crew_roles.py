@@ -1,0 +1,98 @@
+"""Roles that do one thing each, for tests of what starts and stops them.
+
+`door` is the path of a named pipe into which a process writes its id when it is there.
+"""
+
+import dataclasses
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from embodied.core.signals import StopSignals
+from embodied.run.parallel.crew import Crew
+
+
+@dataclasses.dataclass
+class Settings:
+    logdir: Path
+    grace: float = 30.0
+
+
+class Door:
+    """Tells the ids of processes that have arrived, and waits for them."""
+
+    def __init__(self, folder):
+        self.path = folder / 'door'
+        os.mkfifo(self.path)
+        # For writing as well: without writers, reading would not wait but end.
+        self._file = os.fdopen(os.open(self.path, os.O_RDWR), 'r')
+
+    def await_pid(self):
+        return int(self._file.readline())
+
+    def close(self):
+        self._file.close()
+
+
+def knock(door, pid=None):
+    with door.open('w') as file:
+        file.write(f'{pid or os.getpid()}\n')
+
+
+def leave(door=None):
+    if door:
+        knock(door)
+
+
+def stay(door):
+    """Ends cleanly when asked, never by itself."""
+    names = queue.SimpleQueue()
+    with StopSignals(notify=names.put):
+        knock(door)
+        names.get()
+
+
+def stay_and_save(door, path):
+    stay(door)
+    path.write_text('saved')
+
+
+def hang(door):
+    """Has not yet learned to end cleanly."""
+    knock(door)
+    threading.Event().wait()
+
+
+def be_deaf(door):
+    """Does not end when asked."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    hang(door)
+
+
+def fail(kind, message):
+    raise kind(message)
+
+
+def die():
+    print('a last word', file=sys.stderr, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def leave_program_behind(door):
+    code = 'import threading; threading.Event().wait()'
+    knock(door, subprocess.Popen([sys.executable, '-c', code]).pid)
+
+
+def launch(folder, door):
+    """A launcher whose role has a program running, to be killed."""
+    with Crew(Settings(folder)) as crew:
+        crew.start('hanging', hang, door)
+        crew.wait()
+
+
+if __name__ == '__main__':
+    launch(*map(Path, sys.argv[1:]))

@@ -1,0 +1,194 @@
+"""Roles in processes: how they start, how they end and what is left of them."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+
+import crew_roles as roles
+import psutil
+import pytest
+from crew_roles import Settings
+
+from embodied.core.errors import ConfigError, RoleError
+from embodied.run.parallel.crew import Crew
+from embodied.transport import AddressInUse
+
+SECONDS = 30  # until a process that should end counts as hanging
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    yield
+    assert psutil.Process().children(recursive=True) == []
+
+
+@pytest.fixture
+def door(tmp_path):
+    door = roles.Door(tmp_path)
+    yield door
+    door.close()
+
+
+@pytest.fixture
+def make_crew(tmp_path):
+    return lambda **options: Crew(Settings(tmp_path, **options))
+
+
+def await_end(pid):
+    """Waits for a process that need not be our child."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    ended = poll.poll(1000 * SECONDS)
+    os.close(fd)
+    assert ended, f'process {pid} did not end'
+
+
+def interrupt_when(door, count, number=signal.SIGINT):
+    """Sends us a signal when `count` roles are there; the thread that does."""
+
+    def work():
+        for _ in range(count):
+            door.await_pid()
+        os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def test_waiting_ends_with_the_last_role(make_crew, door):
+    with make_crew() as crew:
+        for name in ('a', 'b', 'c'):
+            crew.start(name, roles.leave, door.path)
+        crew.wait()
+    assert len({door.await_pid() for _ in range(3)}) == 3
+
+
+def test_large_arguments_arrive(make_crew, tmp_path):
+    with make_crew() as crew:
+        for name in ('a', 'b'):
+            crew.start(name, (tmp_path / name).write_bytes, bytes(10**6))
+        crew.wait()
+    assert (tmp_path / 'b').stat().st_size == 10**6
+
+
+@pytest.mark.parametrize(
+    ('kind', 'raised', 'message'),
+    [
+        (ConfigError, ConfigError, '^nothing to eat$'),
+        (AddressInUse, AddressInUse, '^nothing to eat$'),
+        (
+            ValueError,
+            RoleError,
+            '^The cook failed: ValueError: nothing to eat\n\nTrace',
+        ),
+    ],
+)
+def test_an_error_of_a_role_is_raised_by_its_launcher(make_crew, kind, raised, message):
+    with pytest.raises(raised, match=message), make_crew() as crew:
+        crew.start('cook', roles.fail, kind, 'nothing to eat')
+        crew.wait()
+
+
+def test_a_killed_role_is_reported_with_the_end_of_its_log(make_crew, tmp_path):
+    with pytest.raises(RoleError) as info, make_crew() as crew:
+        crew.start('cook', roles.die)
+        crew.wait()
+    assert 'The cook' in str(info.value)
+    assert 'signal 9 (Killed)' in str(info.value)
+    assert str(tmp_path / 'logs' / 'cook.log') in str(info.value)
+    assert str(info.value).endswith('  a last word')
+
+
+def test_an_error_ends_everybody_and_lets_writers_write(make_crew, door, tmp_path):
+    def fail_when_there(crew):
+        for _ in range(2):
+            door.await_pid()
+        crew.start('cook', roles.fail, ValueError, 'burnt')
+
+    with pytest.raises(RoleError, match='burnt'), make_crew() as crew:
+        saved = tmp_path / 'saved'
+        crew.start('writer', roles.stay_and_save, door.path, saved, writes=True)
+        crew.start('deaf', roles.be_deaf, door.path)
+        fail_when_there(crew)
+        crew.wait()
+    assert saved.read_text() == 'saved'
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_asks_everybody_to_end(make_crew, door, number):
+    with make_crew() as crew:
+        crew.start('a', roles.stay, door.path)
+        crew.start('b', roles.hang, door.path)
+        thread = interrupt_when(door, 2, number)
+        crew.wait()
+    thread.join()
+
+
+def test_with_a_lead_only_the_lead_is_asked_first(make_crew, door, tmp_path):
+    saved = tmp_path / 'saved'
+    with make_crew() as crew:
+        crew.start('lead', roles.stay_and_save, door.path, saved, lead=True)
+        crew.start('other', roles.stay, door.path)
+        thread = interrupt_when(door, 2)
+        crew.wait()
+    thread.join()
+    assert saved.exists()
+
+
+def test_roles_that_stay_longer_than_the_grace_are_killed_by_name(make_crew, door):
+    with (
+        pytest.raises(RoleError, match=r'^deaf did not end within run.grace=0.5 s'),
+        make_crew(grace=0.5) as crew,
+    ):
+        crew.start('quick', roles.stay, door.path)
+        crew.start('deaf', roles.be_deaf, door.path)
+        thread = interrupt_when(door, 2)
+        crew.wait()
+    thread.join()
+
+
+def test_a_second_interrupt_ends_at_once(make_crew, door):
+    with pytest.raises(KeyboardInterrupt), make_crew() as crew:  # noqa: PT012
+        crew.start('deaf', roles.be_deaf, door.path)
+        interrupt_when(door, 1).join()
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_programs_that_a_role_started_end_with_it(make_crew, door):
+    with make_crew() as crew:
+        crew.start('parent', roles.leave_program_behind, door.path)
+        crew.wait()
+    await_end(door.await_pid())
+
+
+def test_children_die_with_a_launcher_that_is_killed(door, tmp_path):
+    command = [sys.executable, roles.__file__, str(tmp_path), str(door.path)]
+    launcher = subprocess.Popen(command)
+    child = door.await_pid()
+    launcher.kill()
+    launcher.wait()
+    await_end(child)
+
+
+def test_children_die_with_a_launcher_thread_that_is_killed(door, tmp_path):
+    """Without the signal of the kernel, which would come when the thread ends."""
+    code = (
+        'import pathlib, sys, threading, crew_roles\n'
+        'paths = map(pathlib.Path, sys.argv[1:])\n'
+        'threading.Thread(target=crew_roles.launch, args=tuple(paths)).start()\n'
+    )
+    command = [sys.executable, '-c', code, str(tmp_path), str(door.path)]
+    folder = os.path.dirname(roles.__file__)
+    launcher = subprocess.Popen(command, env={**os.environ, 'PYTHONPATH': folder})
+    child = door.await_pid()
+    launcher.kill()
+    launcher.wait()
+    await_end(child)
