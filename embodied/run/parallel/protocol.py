@@ -9,8 +9,9 @@
         unknown environment in mid-episode gets `reset` and leaves no trace.
 
     evaluation worker -> actor.evaluate
-        (period: int) -> {'period': int, 'stop': bool}: blocks until an evaluation is
-        due that is later than `period`; -1 for one that has not evaluated yet.
+        (envids int32 [n], period: int) -> {'period': int, 'stop': bool}
+        Blocks until an evaluation is due that is later than `period`, which is -1 for
+        a worker that has not evaluated yet.
 
     actor -> replay.add_batch (training), replay.add_batch_eval (evaluation)
         (steps [n, ...], streams int64 [n], serials int64 [n])

@@ -1,0 +1,270 @@
+"""Actor: chooses actions for all environments, passes on what they experience."""
+
+import contextlib
+import functools
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...core import base
+from ...core.errors import ConfigError
+from ...envs.rows import zero_where
+from ...transport import ClientInterface, Disconnected, current_requests
+from .filming import Filming
+from .inserts import Inserts, Progress
+from .journal import Journal
+from .links import make_client, make_server
+from .outbox import LOG_QUEUE, Outbox
+from .policy import Policy
+from .roster import Roster, Rows
+from .session import STEPS, Session
+from .settings import ParallelSettings
+
+__all__ = ['Actor', 'Record', 'parallel_actor']
+
+ACT: dict[base.Mode, str] = {'train': 'act', 'eval': 'act_eval'}
+FAREWELL = 5.0  # seconds for workers to come and be told that the run is over
+
+
+def parallel_actor(
+    agent: base.Agent, barrier: threading.Barrier, args: Mapping[str, Any]
+) -> None:
+    """Serves actions until the session that travels on the barrier is stopped."""
+    settings = ParallelSettings.read(args)
+    session = Session.of(barrier)
+    ends: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+    with contextlib.ExitStack() as stack:
+        replay = make_client(settings.replay_addr, 'actor', settings)
+        stack.callback(replay.close)
+        transitions, metrics = _outbox('tran', settings), _outbox('add', settings)
+        stack.callback(transitions.close)
+        stack.callback(metrics.close)
+        actor = Actor(agent, replay, transitions, metrics, session, settings)
+        server = make_server(settings.actor_addr, 'actor', settings)
+        for mode, method in ACT.items():
+            server.bind_batched(
+                method,
+                functools.partial(_serve, actor, mode, ends.put),
+                actor.record,
+                batch=settings.batch_rows,
+                max_wait=settings.max_wait,
+                workers=settings.actor_threads,
+                once=True,
+            )
+        server.bind('evaluate', actor.evaluate, workers=max(1, settings.eval_envs))
+        # Wait for the checkpoint: acting with fresh weights would fill replay with
+        # noise.
+        barrier.wait()
+        server.start(block=False)
+        stack.callback(actor.close)
+        stack.callback(server.close)
+        stack.callback(actor.stop)
+        for wait in (session.wait, server.wait):
+            threading.Thread(target=_report, args=(wait, ends.put), daemon=True).start()
+        error = ends.get()
+        if error is not None:
+            raise error
+        actor.stop()
+        actor.dismiss(FAREWELL)
+
+
+class Record(NamedTuple):
+    """What one policy call leaves behind for replay and logger."""
+
+    mode: base.Mode
+    trans: base.Batch  # [n, ...]
+    rows: Rows
+    serials: base.Array
+    seconds: float  # that the policy took
+
+
+class Actor:
+    """`act` and `evaluate` are called by environment workers, `record` after `act`.
+
+    replay: a client, which may make acting wait; transitions, metrics: what goes to
+    the logger, which may not.
+    """
+
+    def __init__(
+        self,
+        agent: base.Agent,
+        replay: ClientInterface,
+        transitions: Outbox,
+        metrics: Outbox,
+        session: Session,
+        settings: ParallelSettings,
+    ):
+        envs = settings.envs + settings.eval_envs
+        self._policy = Policy(agent, envs, settings.batch_rows)
+        self._roster = Roster(envs)
+        self._replay = replay
+        self._session = session
+        self._batch_rows = settings.batch_rows
+        self._eval_every = settings.eval_every
+        filming = Filming(
+            settings.film_every, settings.film_frames, settings.episode_timeout
+        )
+        self._inserts = {mode: Inserts(replay, mode) for mode in ACT}
+        self._journals = {
+            mode: Journal(mode, transitions, metrics, filming, settings.log_every)
+            for mode in ACT
+        }
+        self._change = threading.Condition()  # of the fields below
+        self._committed: int | None = None  # steps in replay, once it has told us
+        self._stopped = False
+        self._dismissed: set[int] = set()  # environments that know of the end
+
+    def act(
+        self,
+        mode: base.Mode,
+        origin: base.Batch,
+        obs: base.Batch,
+        repeated: bool = False,
+    ) -> tuple[dict[str, Any], Record | None]:
+        """The answer to rows of workers, and what to `record`; see protocol.py."""
+        envids = origin['envid']
+        if self._session.stopped:
+            return self._dismissal(envids), None
+        with self._change:
+            rows = self._roster.admit(
+                envids, origin['session'], obs['is_first'], repeated
+            )
+        visible = {k: v for k, v in obs.items() if not k.startswith('log/')}
+        begin = time.perf_counter()
+        acts, outs = self._policy(rows.slots, rows.renewed, visible, mode)
+        seconds = time.perf_counter() - begin
+        reset = obs['is_last'] | ~rows.admitted
+        if reset.any():
+            acts = {k: zero_where(reset, v) for k, v in acts.items()}
+        answer = {'acts': acts, 'reset': reset, 'stop': rows.replaced}
+        trans = {**obs, **acts, **outs}
+        return answer, Record(mode, trans, rows, origin['serial'], seconds)
+
+    def record(self, record: Record | None) -> None:
+        """Passes transitions on to replay, which may take its time, and to the logger.
+
+        To be called in the order of the actions, from one thread per mode.
+        """
+        if record is None:
+            return
+        mode, trans, rows, serials, seconds = record
+        kept = rows.admitted
+        if not kept.all():
+            trans = {k: v[kept] for k, v in trans.items()}
+        begin = time.perf_counter()
+        if kept.any():
+            self._insert(mode, trans, rows.streams[kept], serials[kept])
+        waited = time.perf_counter() - begin
+        journal, steps = self._journals[mode], self._session.steps
+        if kept.any():
+            journal.add(trans, rows.envids[kept], steps)
+        metrics = {
+            'batch_rows': len(kept),
+            'batch_fill': len(kept) / self._batch_rows,
+            'policy_ms': 1000 * seconds,
+            'replay_wait_ms': 1000 * waited,
+        }
+        journal.count(len(kept), int((~kept).sum()), metrics, steps)
+
+    def evaluate(self, envids: base.Array, period: int) -> dict[str, Any]:
+        """Blocks until the period of `eval_every` steps after `period` has begun."""
+        with self._change:
+            self._change.wait_for(lambda: self._stopped or self._period() > period)
+            if self._stopped:
+                self._dismissed.update(envids.tolist())
+                self._change.notify_all()
+            return {'period': self._period(), 'stop': self._stopped}
+
+    def stop(self) -> None:
+        """Wakes everything that waits; what replay has not acknowledged is given up."""
+        with self._change:
+            self._stopped = True
+            self._change.notify_all()
+        self._replay.close()
+
+    def dismiss(self, timeout: float) -> None:
+        """Waits until all workers know that the run is over, but not for ever."""
+        with self._change:
+            everyone = lambda: self._roster.present <= self._dismissed
+            self._change.wait_for(everyone, timeout)
+
+    def close(self) -> None:
+        """Sends the last entries of the journals, when nothing is recorded any more."""
+        for journal in self._journals.values():
+            journal.close(self._session.steps)
+
+    def _dismissal(self, envids: base.Array) -> dict[str, Any]:
+        with self._change:
+            self._dismissed.update(envids.tolist())
+            self._change.notify_all()
+        yes = np.ones(len(envids), bool)
+        return {'acts': {}, 'reset': yes, 'stop': yes}
+
+    def _insert(
+        self,
+        mode: base.Mode,
+        trans: base.Batch,
+        streams: base.Array,
+        serials: base.Array,
+    ) -> None:
+        steps = {k: v for k, v in trans.items() if not k.startswith('log/')}
+        try:
+            progress = self._inserts[mode].add(steps, streams, serials)
+        except Disconnected:
+            if not self._stopped:
+                raise
+            return
+        if progress is not None:
+            self._advance(progress)
+
+    def _advance(self, progress: Progress) -> None:
+        with self._change:
+            before = self._period()
+            self._committed = self._session.steps = progress.steps
+            if self._period() != before:
+                self._change.notify_all()
+        if progress.stop:
+            self._session.stop(STEPS)
+
+    def _period(self) -> int:
+        """Number of the current one; none has begun before replay has told its size."""
+        return -1 if self._committed is None else self._committed // self._eval_every
+
+
+def _outbox(method: str, settings: ParallelSettings) -> Outbox:
+    logger = make_client(settings.logger_addr, 'actor', settings)
+    return Outbox(logger, method, LOG_QUEUE)
+
+
+def _serve(
+    actor: Actor,
+    mode: base.Mode,
+    fail: Callable[[Exception], None],
+    origin: base.Batch,
+    obs: base.Batch,
+) -> tuple[dict[str, Any], Record | None]:
+    """Handles a batch; an error of the agent ends the actor, not only the workers."""
+    repeated = any(request.repeat for request in current_requests())
+    try:
+        return actor.act(mode, origin, obs, repeated)
+    except ConfigError:
+        raise  # a mistake of the worker that asked
+    except Exception as error:
+        fail(error)
+        raise
+
+
+def _report(
+    wait: Callable[[], Any], report: Callable[[Exception | None], None]
+) -> None:
+    """Waits and reports how that ended."""
+    try:
+        wait()
+    except Exception as error:  # noqa: BLE001 (raised by the actor's own thread)
+        report(error)
+    else:
+        report(None)

@@ -1,0 +1,172 @@
+"""Environment workers: play a group of environments with actions of the actor."""
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ...core.base import Env
+from ...core.errors import ConfigError
+from ...core.signals import StopSignals
+from ...envs.rows import check_infos, stack
+from ...transport import ClientInterface
+from .crew import Crew
+from .factories import pack, unpack
+from .group import Group, Row, make_group
+from .links import await_server, make_client
+from .settings import ParallelSettings, WorkerPlan
+
+__all__ = ['EnvWorker', 'parallel_env', 'parallel_envs', 'run_worker', 'start_workers']
+
+SESSION_BYTES = 16
+ENDLESS = -1  # episodes; counted down from here, it never becomes zero
+
+
+def parallel_env(
+    make_env: Callable[[int], Env] | bytes,
+    envid: int,
+    args: Mapping[str, Any],
+    is_eval: bool = False,
+) -> None:
+    """Runs one environment until the actor or a signal says stop.
+
+    Where args.envs_per_worker is given, the group of so many that starts at `envid`.
+    """
+    settings = ParallelSettings.read(args)
+    first, end = (0, settings.envs)
+    if is_eval:
+        first, end = (end, end + settings.eval_envs)
+    if not first <= envid < end:
+        kind = 'evaluation' if is_eval else 'training'
+        raise ConfigError(
+            f'There is no {kind} environment {envid}: with run.envs={settings.envs} '
+            f'and run.eval_envs={settings.eval_envs} their numbers are {first} to '
+            f'{end - 1}.'
+        )
+    count = max(1, settings.envs_per_worker)
+    envids = tuple(range(envid, min(envid + count, end)))
+    run_worker(make_env, WorkerPlan(envids, is_eval), args)
+
+
+def parallel_envs(
+    make_env_train: Callable[[int], Env] | bytes,
+    make_env_eval: Callable[[int], Env] | bytes,
+    args: Mapping[str, Any],
+) -> None:
+    """Runs the workers of this machine, in processes, until they are told to stop."""
+    with Crew(ParallelSettings.read(args)) as crew:
+        start_workers(crew, make_env_train, make_env_eval, args)
+        crew.wait()
+
+
+def start_workers(
+    crew: Crew,
+    make_env_train: Callable[[int], Env] | bytes,
+    make_env_eval: Callable[[int], Env] | bytes,
+    args: Mapping[str, Any],
+) -> None:
+    """Starts one process for each worker that the settings plan."""
+    train, evaluation = pack(make_env_train), pack(make_env_eval)
+    for plan in ParallelSettings.read(args).workers:
+        make_env = evaluation if plan.is_eval else train
+        crew.start(_name(plan), run_worker, make_env, plan, args)
+
+
+def run_worker(
+    make_env: Callable[[int], Env] | bytes, plan: WorkerPlan, args: Mapping[str, Any]
+) -> None:
+    """Runs the environments of one worker until the actor or a signal says stop."""
+    settings = ParallelSettings.read(args)
+    make = unpack(make_env)
+    first = settings.envs if plan.is_eval else 0
+    makes = [functools.partial(make, envid - first) for envid in plan.envids]
+    with (
+        contextlib.suppress(_Interrupted),
+        StopSignals(notify=_interrupt),
+        contextlib.closing(make_group(makes, plan.envids)) as group,
+        make_client(settings.actor_addr, _name(plan), settings) as actor,
+    ):
+        await_server(actor, 'actor', settings.actor_addr)
+        EnvWorker(group, plan, settings).run(actor)
+
+
+class EnvWorker:
+    """Sends the observations of the environments that are ready, one message at a
+    time, and hands out the actions that come back.
+
+    Repeats of a message after a lost connection are recognized by the actor: each row
+    has a serial number within the session, which is new for every worker.
+    """
+
+    def __init__(self, group: Group, plan: WorkerPlan, settings: ParallelSettings):
+        check_infos(group.infos)
+        self._group = group
+        self._is_eval = plan.is_eval
+        self._method = 'act_eval' if plan.is_eval else 'act'
+        self._limit = settings.batch_rows  # The actor takes no larger messages.
+        self._eval_eps = settings.eval_eps
+        self._obs_space = group.infos[0].obs_space
+        count = len(plan.envids)
+        self._envids = np.array(plan.envids, np.int32)
+        session = np.frombuffer(os.urandom(SESSION_BYTES), np.uint8)
+        self._sessions = np.tile(session, (count, 1))
+        self._serials = np.zeros(count, np.int64)
+        act_space = group.infos[0].act_space
+        zeros = {k: np.zeros(v.shape, v.dtype)[()] for k, v in act_space.items()}
+        self._first_action = {**zeros, 'reset': np.bool_(True)}
+
+    def run(self, actor: ClientInterface) -> None:
+        """Plays until the actor says stop."""
+        if not self._is_eval:
+            self._play(actor, ENDLESS)
+            return
+        period = -1
+        while True:
+            due = actor.call('evaluate', self._envids, period).result()
+            if due['stop'] or not self._play(actor, self._eval_eps):
+                return
+            period = due['period']
+
+    def _play(self, actor: ClientInterface, episodes: int) -> bool:
+        """Plays so many episodes in each environment; False when told to stop."""
+        left = np.full(len(self._envids), episodes)
+        for position in range(len(left)):
+            self._group.send(position, self._first_action)
+        while left.any():
+            rows = self._group.receive(self._limit)
+            answer = self._act(actor, rows)
+            if answer['stop'].any():
+                return False
+            for index, (position, obs) in enumerate(rows):
+                left[position] -= bool(obs['is_last'])
+                if left[position]:
+                    action = {k: v[index] for k, v in answer['acts'].items()}
+                    action['reset'] = answer['reset'][index]
+                    self._group.send(position, action)
+        return True
+
+    def _act(self, actor: ClientInterface, rows: list[Row]) -> dict[str, Any]:
+        positions = [position for position, _ in rows]
+        obs = stack([obs for _, obs in rows], self._obs_space)
+        origin = {
+            'envid': self._envids[positions],
+            'session': self._sessions[positions],
+            'serial': self._serials[positions],
+        }
+        self._serials[positions] += 1
+        return actor.call(self._method, origin, obs, rows=len(rows)).result()
+
+
+def _name(plan: WorkerPlan) -> str:
+    return f'env{plan.envids[0]}'
+
+
+class _Interrupted(BaseException):
+    """A signal asked the worker to leave."""
+
+
+def _interrupt(name: str) -> None:
+    raise _Interrupted(name)
