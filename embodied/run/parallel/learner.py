@@ -1,0 +1,231 @@
+"""Learner: trains the agent on batches from replay, reports and saves."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from ...core import base
+from ...core.checkpoint import Checkpoint, load_part
+from ...core.clock import GlobalClock
+from ...logging import EventFile
+from ..meters import Averages, Share, Speed, usage
+from ..reporter import Reporter
+from .peers import Peers
+from .session import DURATION, FAILURE, STEPS, Session
+from .settings import ParallelSettings
+
+__all__ = ['Learner', 'parallel_learner']
+
+
+def parallel_learner(
+    agent: base.Agent, barrier: threading.Barrier, args: Mapping[str, Any]
+) -> None:
+    """Restores the agent, lets acting begin, and trains until the run ends."""
+    settings = ParallelSettings.read(args)
+    session = Session.of(barrier)
+    try:
+        with contextlib.closing(Peers(settings)) as peers:
+            Learner(agent, peers, session, settings).run(barrier.wait)
+            if session.reason != FAILURE:
+                peers.finish()
+    except BaseException:
+        barrier.abort()  # The actor shall not wait there for ever.
+        raise
+
+
+class Learner:
+    """Trains as fast as replay serves batches, which knows the train ratio.
+
+    `session` says whether and why the run ends: at run.steps replay ends the stream of
+    batches when no update is owed any more; at run.duration and when somebody
+    interrupts, the running update is the last.
+    """
+
+    def __init__(
+        self,
+        agent: base.Agent,
+        peers: Peers,
+        session: Session,
+        settings: ParallelSettings,
+    ):
+        self.agent = agent
+        self.peers = peers
+        self.session = session
+        self.settings = settings
+        self.carry = agent.init_train(settings.batch_size)
+        self.reporter = Reporter(agent, peers.report, settings)
+        self.eval_reporter = Reporter(agent, peers.evaluation, settings)
+        self.train_metrics = Averages()
+        self.env_speed, self.train_speed = Speed(), Speed()
+        self.waiting = Share()
+        self.should_log = GlobalClock(settings.log_every)
+        self.should_report = GlobalClock(settings.report_every)
+        self.should_report_eval = GlobalClock(settings.report_every)
+        self.should_save = GlobalClock(settings.save_every)
+        self.updates = 0
+        self.trained = 0  # sequences
+        self._earlier = 0.0  # seconds of sessions before this one
+        self._begin = time.monotonic()
+        self.checkpoint = Checkpoint(settings.checkpoints / 'agent', settings.keep)
+        self.checkpoint.add('learner', self)
+        self.checkpoint.add('agent', agent, frozen=True)
+
+    def run(self, let_act: Callable[[], Any]) -> None:
+        """Trains until the run ends. Acting waits until `let_act` is called."""
+        self.restore()
+        let_act()
+        self.begin()
+        for batch in self.batches():
+            self.train_on(batch)
+            self.log_if_due()
+            self.report_if_due()
+            self.save_if_due()
+        self.finish()
+
+    def restore(self) -> None:
+        """Continues this run, or begins it, maybe with the agent of another one."""
+        if self.checkpoint.exists():
+            self.checkpoint.load()
+            self.note('restored')
+            return
+        if self.settings.from_checkpoint:
+            data = load_part(self.settings.from_checkpoint, 'agent')
+            self.agent.load(data, regex=self.settings.from_checkpoint_regex)
+            self.note('initialized', source=self.settings.from_checkpoint)
+        self.save_all()
+
+    def begin(self) -> None:
+        threading.Thread(target=self._watch, name='limits', daemon=True).start()
+        self.peers.start(self.trained)
+        self.measure_speed()
+
+    def batches(self) -> Iterator[Any]:
+        """Batches on the device, until the session ends."""
+        stream = iter(self.agent.stream(self.peers.train))
+        while not self.interrupted:
+            with self.waiting:
+                batch = self._next(stream)
+            if batch is None:
+                return
+            yield batch
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether to stop at once, with updates owed or not."""
+        return self.session.stopped and self.session.reason != STEPS
+
+    @property
+    def seconds(self) -> float:
+        """Running time; pauses between two sessions do not count."""
+        return self._earlier + time.monotonic() - self._begin
+
+    def train_on(self, batch: Any) -> None:
+        self.carry, outs, metrics = self.agent.train(self.carry, batch)
+        self.updates += 1
+        self.trained += self.settings.batch_size
+        self.train_metrics.add(metrics)
+        if outs.get('replay'):
+            self.peers.updates.put(outs['replay'])
+
+    def log_if_due(self) -> None:
+        if self.should_log():
+            self.log()
+
+    def report_if_due(self) -> None:
+        if self.should_report(skip=not self.peers.report.ready):
+            self.report()
+        if self.should_report_eval(skip=not self.peers.evaluation.ready):
+            self.report_eval()
+
+    def save_if_due(self) -> None:
+        # A disk that cannot keep up delays the next save, not the training.
+        if self.should_save(skip=self.checkpoint.busy):
+            self.save_all()
+
+    def log(self) -> None:
+        self.send({**self.train_metrics.result(), 'updates': self.updates}, 'train')
+        self.send(self.measure_speed(), 'fps')
+        self.send(self.measure_loop(), 'learner')
+        if self.settings.usage:
+            self.send(usage(), 'usage/agent')
+
+    def measure_speed(self) -> base.Metrics:
+        """Environment steps and updates per second since the last call."""
+        return {
+            'env': self.env_speed(self.session.steps),
+            'train': self.train_speed(self.updates),
+        }
+
+    def measure_loop(self) -> base.Metrics:
+        return {
+            'wait': self.waiting(),
+            'dropped_updates': self.peers.updates.dropped,
+            'dropped_metrics': self.peers.log.dropped,
+        }
+
+    def report(self) -> None:
+        self.send(self.reporter.report(), 'report')
+
+    def report_eval(self) -> None:
+        self.send(self.eval_reporter.report(), 'eval')
+
+    def send(self, metrics: base.Metrics, prefix: str) -> None:
+        self.peers.log.put(metrics, prefix, self.session.steps)
+
+    def save_all(self) -> None:
+        self.checkpoint.save(self.session.steps)
+
+    def finish(self) -> None:
+        """The last report, unless somebody is waiting, and the last save."""
+        self.session.stop(STEPS)  # unless it was stopped for another reason
+        if self.session.reason == FAILURE:
+            self.checkpoint.wait()
+            return
+        if self.session.complete and self.settings.report_every:
+            if self.peers.report.ready:
+                self.report()
+            if self.peers.evaluation.ready:
+                self.report_eval()
+        self.log()
+        self.save_all()
+        self.checkpoint.wait()
+        self.note('ended', reason=self.session.reason, updates=self.updates)
+
+    def save(self) -> dict[str, Any]:
+        return {
+            'updates': self.updates,
+            'trained': self.trained,
+            'seconds': self.seconds,
+            'steps': self.session.steps,
+            'complete': self.session.complete,
+        }
+
+    def load(self, data: dict[str, Any]) -> None:
+        self.updates, self.trained = data['updates'], data['trained']
+        self._earlier, self._begin = data['seconds'], time.monotonic()
+        self.session.steps = max(self.session.steps, data['steps'])
+
+    def note(self, event: str, **details: Any) -> None:
+        with contextlib.closing(EventFile(self.settings.logdir)) as events:
+            events.add(event, step=self.session.steps, **details)
+
+    def _next(self, stream: Iterator[Any]) -> Any:
+        try:
+            return next(stream)
+        except (StopIteration, RuntimeError):
+            # An agent's generator that calls next() itself turns the end of its
+            # source into a RuntimeError.
+            if not self.peers.train.ended:
+                raise
+            return None
+
+    def _watch(self) -> None:
+        """Ends the session at run.duration, also while we wait for a batch."""
+        duration = self.settings.duration
+        left = max(0.0, duration - self.seconds) if duration else None
+        if not self.session.wait(left):
+            self.session.stop(DURATION)
+        if self.interrupted:
+            self.peers.train.close()

@@ -1,0 +1,63 @@
+"""Peers: the learner's connections to replay and logger."""
+
+from ...transport import ClientInterface, Disconnected, Timeout
+from .fetcher import Fetcher
+from .links import await_server, make_client
+from .outbox import LOG_QUEUE, Outbox
+from .settings import ParallelSettings
+
+__all__ = ['Peers']
+
+REPORTS_AHEAD = 1  # batches; reports are rare
+FAREWELL = 5.0  # seconds for a peer to take the last messages
+
+
+class Peers:
+    """Batches come in through three streams; latents and metrics go out without making
+    training wait. Each has a connection of its own, so that none waits for another."""
+
+    def __init__(self, settings: ParallelSettings):
+        self._addr = settings.replay_addr
+        connect = lambda addr, what: make_client(addr, f'learner {what}', settings)
+        fetch = lambda client, method, ahead: Fetcher(
+            client, method, ahead, settings.batch_size
+        )
+        self._batches = connect(self._addr, 'batches')
+        self.train = fetch(self._batches, 'sample_batch_train', settings.prefetch)
+        client = connect(self._addr, 'reports')
+        self.report = fetch(client, 'sample_batch_report', REPORTS_AHEAD)
+        client = connect(self._addr, 'eval reports')
+        self.evaluation = fetch(client, 'sample_batch_eval', REPORTS_AHEAD)
+        self._replay = connect(self._addr, 'updates')
+        self.updates = Outbox(
+            self._replay, 'update', settings.update_queue, wait=settings.deterministic
+        )
+        self._logger = connect(settings.logger_addr, 'metrics')
+        self.log = Outbox(self._logger, 'add', LOG_QUEUE)
+
+    def start(self, trained: int) -> None:
+        """Asks for the first batches, however late replay is started; `trained`
+        sequences were trained on in earlier sessions."""
+        for stream in (self.train, self.report, self.evaluation):
+            stream.start(trained)
+        try:
+            await_server(self._batches, 'replay', self._addr)
+        except Disconnected:
+            if not self.train.ended:  # closed while we waited
+                raise
+
+    def finish(self) -> None:
+        """Tells replay and logger that the run has ended, after the last message."""
+        self._finish('replay', self.updates, self._replay)
+        self._finish('logger', self.log, self._logger)
+
+    def close(self) -> None:
+        for part in (self.train, self.report, self.evaluation, self.updates, self.log):
+            part.close()
+
+    def _finish(self, name: str, outbox: Outbox, client: ClientInterface) -> None:
+        outbox.flush(FAREWELL)
+        try:
+            client.call('finish').result(FAREWELL)
+        except Timeout:
+            print(f'The {name} does not answer and could not be told of the end.')
