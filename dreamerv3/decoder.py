@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from embodied.core.errors import ConfigError
 from embodied.jax import nets, outputs
 
 from .inputs import Inputs, flat_size
@@ -92,6 +93,12 @@ class ImageDecoder(eqx.Module):
         self, init: nets.Init, inputs: Inputs, deter: int, flat: int, config: Any
     ):
         depths = [m * config.depth for m in reversed(config.mults)]
+        if depths[0] % config.blocks or deter % config.blocks:
+            raise ConfigError(
+                f'agent.dec.blocks={config.blocks} must divide the channels of the '
+                f'smallest map, depth * mults[-1] = {depths[0]}, and '
+                f'agent.dyn.deter={deter}. Change one of them.'
+            )
         self.shape = (*inputs.smallest_map(config.mults), depths[0])
         size = int(np.prod(self.shape))
         self.from_deter = nets.BlockLinear(init, deter, size, config.blocks)

@@ -101,8 +101,7 @@ def num_classes(name: str, space: elements.Space) -> int:
             f"'{name}' is {space}: discrete values must start at 0. Shift them in the "
             'environment.'
         )
-    # In Python integers, because the bounds of wide dtypes overflow their own type.
-    count = 2 if space.dtype == bool else int(np.max(space.high))
+    count = 2 if space.dtype == bool else _count_integers(space)
     if not 1 <= count <= MAX_CLASSES:
         raise SpaceError(
             f"'{name}' is {space} with {count:,} classes: discrete values become "
@@ -110,6 +109,13 @@ def num_classes(name: str, space: elements.Space) -> int:
             'for it, or make it a float.'
         )
     return count
+
+
+def _count_integers(space: elements.Space) -> int:
+    # In Python integers, because the bounds of wide dtypes overflow their own type.
+    high = int(np.max(space.high))
+    # Bounds are exclusive, but one left open is the largest value of the dtype itself.
+    return high + 1 if high == np.iinfo(space.dtype).max else high
 
 
 def flat_size(name: str, space: elements.Space) -> int:

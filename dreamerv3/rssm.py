@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from embodied.core.errors import ConfigError
 from embodied.jax import nets, outputs
 from embodied.jax.nets.linear import block_matmul
 
@@ -50,6 +51,11 @@ class RSSM(eqx.Module):
 
     def __init__(self, init: nets.Init, tokens: int, actions: int, config: Any):
         deter, hidden, blocks = config.deter, config.hidden, config.blocks
+        if deter % blocks:
+            raise ConfigError(
+                f'agent.dyn.deter={deter} must be a multiple of '
+                f'agent.dyn.blocks={blocks}.'
+            )
         flat = config.stoch * config.classes
         self.stoch, self.classes = config.stoch, config.classes
         self.unimix = config.unimix

@@ -6,7 +6,7 @@ assignment, so acting and learning may run in two threads.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,15 @@ __all__ = ['Agent']
 
 # Streams of random numbers: reports must not disturb training or acting.
 INIT, TRAIN, POLICY, REPORT = range(4)
+
+
+class Pending(NamedTuple):
+    """What an update left on the device, for the next call to fetch."""
+
+    update: int
+    replay: dict[str, Any]
+    losses: Any
+    metrics: Any
 
 
 class Agent(base.Agent):
@@ -42,7 +51,7 @@ class Agent(base.Agent):
         self._policy_tree = Tree(shapes)
         self._updates = 0
         self._counts = {TRAIN: 0, POLICY: 0, REPORT: 0}
-        self._pending: tuple[dict, dict, Any] | None = None
+        self._pending: Pending | None = None
         self._losses, self._metrics, self._report_metrics = Packer(), Packer(), Packer()
         self._train_program = jax.jit(self._train, donate_argnums=0)
         self._report_program = jax.jit(self._report)
@@ -55,6 +64,11 @@ class Agent(base.Agent):
     def params(self) -> Any:
         """The trained parameters as the model's own tree."""
         return self._tree.unflatten(self._state)['params']
+
+    @property
+    def state(self) -> dict[str, np.ndarray]:
+        """Host copies by name of all that training changes."""
+        return self._tree.save(self._state)
 
     @property
     def updates(self) -> int:
@@ -93,7 +107,8 @@ class Agent(base.Agent):
             array.copy_to_host_async()
         if 'stepid' in batch:
             replay = {'stepid': batch['stepid'][:, self.model.context :], **replay}
-        before, self._pending = self._pending, (replay, losses, metrics)
+        pending = Pending(self._updates, replay, losses, metrics)
+        before, self._pending = self._pending, pending
         return carry, *self._fetch(before)
 
     def stream(self, source: Iterator[base.Batch]) -> Iterator[base.Batch]:
@@ -120,7 +135,7 @@ class Agent(base.Agent):
 
     def save(self) -> dict[str, Any]:
         return {
-            'state': self._tree.save(self._state),
+            'state': self.state,
             'updates': self._updates,
             'counts': dict(self._counts),
             'pending': self._save_pending(),
@@ -133,13 +148,15 @@ class Agent(base.Agent):
         if regex is None:
             self._updates = data['updates']
             self._counts = dict(data['counts'])
-            self._pending = data['pending']
+            self._pending = data['pending'] and Pending(**data['pending'])
 
     def _save_pending(self) -> Any:
         """Latents and metrics of the last update, which nobody has fetched yet."""
         if self._pending is None:
             return None
-        return jax.tree.map(lambda x: np.array(x, copy=True), self._pending)
+        # A checkpoint with a bad update in it could never be resumed from.
+        self._check_finite(self._pending)
+        return jax.tree.map(lambda x: np.array(x, copy=True), self._pending._asdict())
 
     # Programs
 
@@ -184,23 +201,23 @@ class Agent(base.Agent):
 
     # Helpers
 
-    def _fetch(self, pending: Any) -> tuple[dict, base.Metrics]:
+    def _fetch(self, pending: 'Pending | None') -> tuple[dict, base.Metrics]:
         if pending is None:
             return {}, {}
-        replay, losses, metrics = pending
-        self._check_finite(self._losses.unpack(losses))
-        outs = {'replay': jax.tree.map(np.asarray, replay)}
-        return outs, self._metrics.unpack(metrics)
+        self._check_finite(pending)
+        outs = {'replay': jax.tree.map(np.asarray, pending.replay)}
+        return outs, self._metrics.unpack(pending.metrics)
 
-    def _check_finite(self, losses: dict[str, np.float32]) -> None:
-        for name, value in losses.items():
-            if not np.isfinite(value):
-                raise NonFiniteError(
-                    f"The loss '{name}' became {value} in update {self._updates - 1}. "
-                    'The parameters of before are kept. Check the environment for '
-                    'NaN or huge observations and rewards (`--run.debug True` checks '
-                    'each step), or lower agent.opt.lr.'
-                )
+    def _check_finite(self, pending: 'Pending') -> None:
+        if np.isfinite(np.asarray(pending.losses)).all():
+            return
+        losses = self._losses.unpack(pending.losses)
+        name = next(name for name, value in losses.items() if not np.isfinite(value))
+        raise NonFiniteError(
+            f"The loss '{name}' became {losses[name]} in update {pending.update}. The "
+            'parameters of before are kept. Check the environment for NaN or huge '
+            'observations and rewards, or lower agent.opt.lr.'
+        )
 
     def _select(self, batch: base.Batch) -> base.Batch:
         return {k: batch[k] for k in self.model.batch_keys}
