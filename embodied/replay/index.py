@@ -93,11 +93,6 @@ class Index:
             self._dead += 1
         self._sums = None
 
-    def has(self, ordinals: Array) -> Array:
-        rows = ordinals - self.base
-        inside = (rows >= 0) & (rows < self.count) & (ordinals != NONE)
-        return inside & self._table['live'][np.where(inside, rows, 0)]
-
     def fills(self, ordinals: Array) -> Array:
         """Rows written to each chunk; 0 for NONE."""
         rows = np.where(ordinals == NONE, 0, ordinals - self.base)
@@ -105,29 +100,26 @@ class Index:
 
     def alive(self, positions: Array) -> Array:
         """Whether rows are written and not evicted."""
-        ordinals, indices = split(positions)
-        found = self.has(ordinals)
-        rows = np.where(found, ordinals - self.base, 0)
-        table = self._table
-        return (
-            found & (table['first'][rows] <= indices) & (indices < table['fill'][rows])
-        )
+        return self._before(positions, 'fill')
 
     def valid(self, starts: Array) -> Array:
         """Whether rows start an item."""
-        ordinals, indices = split(starts)
-        rows = np.where(self.has(ordinals), ordinals - self.base, 0)
-        return self.alive(starts) & (indices < self._table['stop'][rows])
+        return self._before(starts, 'stop')
 
     def extend(self, positions: Array) -> Array:
         """Notes one new row per stream; returns the starts that they complete."""
         ordinals, indices = split(positions)
-        self._table['fill'][ordinals - self.base] = indices + 1
-        starts = self.shift(positions, 1 - self.length)
-        there = starts != NONE
-        ordinals, indices = split(starts if there.all() else starts[there])
-        self._table['stop'][ordinals - self.base] = indices + 1
+        rows, table = ordinals - self.base, self._table
+        table['fill'][rows] = indices + 1
         self._sums = None
+        stops = indices + 2 - self.length
+        if stops.min() > 0:  # the usual case: all of them start in the same chunk
+            table['stop'][rows] = stops
+            there = stops > table['first'][rows]
+            return np.where(there, positions + 1 - self.length, NONE)
+        starts = self.shift(positions, 1 - self.length)
+        ordinals, indices = split(starts[starts != NONE])
+        table['stop'][ordinals - self.base] = indices + 1
         return starts
 
     def restore(self, ordinal: int, first: int, fill: int) -> None:
@@ -156,18 +148,18 @@ class Index:
     def shift(self, positions: Array, steps: Array | int) -> Array:
         """Rows that lie `steps` later in the same stream, or NONE; any shapes."""
         ordinals, indices = split(positions)
-        ordinals, indices = np.broadcast_arrays(ordinals, indices + steps)
-        lost = np.broadcast_to(positions == NONE, ordinals.shape)
-        rows = ordinals - self.base
-        table = self._table
-        low = ~lost & (indices < 0)
-        high = ~lost & ~low
-        high[high] = indices[high] >= table['fill'][rows[high]]
-        if low.any() or high.any() or lost.any():
-            return self._shift_far(rows.copy(), indices.copy(), low, high, lost)
-        inside = indices >= table['first'][rows]
-        result = join(ordinals, indices)
-        return result if inside.all() else np.where(inside, result, NONE)
+        indices = indices + steps
+        rows = np.zeros_like(indices)
+        rows += np.where(positions == NONE, 0, ordinals - self.base)
+        lost = np.zeros(indices.shape, bool)
+        lost |= positions == NONE
+        outside = ~lost & ((indices < 0) | (indices >= self._table['fill'][rows]))
+        if outside.any():
+            rows[outside], indices[outside] = self._walk(
+                rows[outside], indices[outside]
+            )
+        lost |= (rows < 0) | (indices < self._table['first'][rows])
+        return np.where(lost, NONE, join(rows + self.base, indices))
 
     def __len__(self) -> int:
         return int(self._cumulative()[-1]) if self.count else 0
@@ -184,29 +176,26 @@ class Index:
         below = np.where(rows > 0, sums[rows - 1], 0)
         return join(rows + self.base, self._table['first'][rows] + ranks - below)
 
-    def _shift_far(
-        self, rows: Array, indices: Array, low: Array, high: Array, lost: Array
-    ) -> Array:
+    def _walk(self, rows: Array, indices: Array) -> tuple[Array, Array]:
+        """Moves from chunk to chunk until indices [n] lie within; row -1 for none."""
+        prev, after, fill = (self._table[key] for key in ('prev', 'next', 'fill'))
+        while (low := (rows >= 0) & (indices < 0)).any():
+            there = prev[rows[low]]
+            rows[low] = np.where(there == NONE, -1, there - self.base)
+            indices[low] += fill[rows[low]]
+        while (high := (rows >= 0) & (indices >= fill[rows])).any():
+            indices[high] -= fill[rows[high]]
+            there = after[rows[high]]
+            rows[high] = np.where(there == NONE, -1, there - self.base)
+        return rows, indices
+
+    def _before(self, positions: Array, end: str) -> Array:
+        ordinals, indices = split(positions)
+        rows = ordinals - self.base
+        found = (rows >= 0) & (rows < self.count)
+        rows = np.where(found, rows, 0)
         table = self._table
-        lost = lost.copy()
-        while low.any():
-            prev = table['prev'][rows[low]]
-            gone = prev == NONE
-            rows[low] = np.where(gone, 0, prev - self.base)
-            lost[low] |= gone
-            indices[low] += table['fill'][rows[low]]
-            low = ~lost & (indices < 0)
-        while high.any():
-            indices[high] -= table['fill'][rows[high]]
-            after = table['next'][rows[high]]
-            gone = after == NONE
-            rows[high] = np.where(gone, 0, after - self.base)
-            lost[high] |= gone
-            high &= ~lost
-            high[high] = indices[high] >= table['fill'][rows[high]]
-        rows[lost] = 0
-        lost |= indices < table['first'][rows]
-        return np.where(lost, NONE, join(rows + self.base, indices))
+        return found & (table['first'][rows] <= indices) & (indices < table[end][rows])
 
     def _cumulative(self) -> Array:
         if self._sums is None:

@@ -141,9 +141,12 @@ def refuse_difference(old: Schema, new: Schema, home: Any) -> None:
 
 def _complete_before(store: Store, prev: int) -> int:
     """The predecessor if its rows are all there, else NONE: the stream has a gap."""
-    if prev == NONE or not store.index.has(np.array([prev]))[0]:
+    row = prev - store.index.base
+    if prev == NONE or not 0 <= row < store.index.count:
         return NONE
-    record = store.index.table[prev - store.index.base]
+    record = store.index.table[row]
+    if not record['live']:
+        return NONE
     size = store.allocator.segments[int(record['segment'])].spec.chunksize
     return prev if record['fill'] == size else NONE
 

@@ -113,19 +113,15 @@ class Prioritized(Selector):
         rows = np.concatenate([starts, ends], 1)
         steps = np.where(rows == NONE, 0, self._steps[self._leaves(rows)])
         weights = self._aggregate(steps.astype(np.float64))[valid]
-        leaves, which = np.unique(self._leaves(starts[valid]), return_index=True)
-        self._tree.set(leaves, weights[which])
+        self._tree.set(self._leaves(starts[valid]), weights)
 
     def _aggregate(self, steps: Array) -> Array:
         """Weights [B, N] of the windows over step priorities [B, N + L - 1]."""
         length = self.store.index.length
         powers = np.minimum(steps**self._exponent, INFINITE)
-        windows = np.lib.stride_tricks.sliding_window_view(powers, length, -1)
-        highest = windows.max(-1)
-        mean = windows.mean(-1)
+        highest = _windows(np.maximum, powers, length)
+        mean = _windows(np.add, powers, length) / length
         weights = self._maxfrac * highest + (1 - self._maxfrac) * mean
-        # Rounded, so that the order of summation does not show in the weights.
-        weights = weights.astype(np.float32).astype(np.float64)
         return np.where(highest >= INFINITE, INFINITE, weights)
 
     def _make_room(self) -> bool:
@@ -162,3 +158,22 @@ class Prioritized(Selector):
         index = self.store.index
         turn, indices = np.divmod(leaves, self.store.allocator.widest)
         return join(index.oldest + (turn - index.oldest) % self._ring, indices)
+
+
+def _windows(combine: np.ufunc, values: Array, length: int) -> Array:
+    """Combines each window of `length` along the last axis.
+
+    From windows of 1, 2, 4, ... values; the order of operations within a window does
+    not depend on what surrounds it, so equal windows give equal results.
+    """
+    count = values.shape[-1] - length + 1
+    result, done, width = None, 0, 1
+    while done < length:
+        if length & width:
+            part = values[..., done : done + count]
+            result = part if result is None else combine(result, part)
+            done += width
+        values = combine(values[..., :-width], values[..., width:])
+        width *= 2
+    assert result is not None
+    return result

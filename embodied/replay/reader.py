@@ -33,7 +33,7 @@ class Reader:
     def begin(self, starts: Array, out: Batch) -> list[Piece]:
         """The part that needs the store to hold still: where, which, latents."""
         pieces = self._store.plan(starts, self._length)
-        out['stepid'][:] = self._store.identify(starts, self._length)
+        self._store.identify(pieces, out['stepid'])
         latents = [c.name for c in self._columns() if c.latent]
         if latents and self._context:
             self._copy_latents(self._store.plan(starts, self._context), latents, out)
@@ -43,7 +43,7 @@ class Reader:
         """Copies the columns that are written once, then marks borders."""
         names = [column.name for column in self._columns() if not column.latent]
         targets = [(name, out[name]) for name in names]
-        for segment, slot, index, count, row, offset in pieces:
+        for _, segment, slot, index, count, row, offset in pieces:
             columns = segment.columns
             for name, target in targets:
                 target[row, offset : offset + count] = columns[name][
@@ -52,7 +52,7 @@ class Reader:
         _annotate(out)
 
     def _copy_latents(self, pieces: list[Piece], names: list[str], out: Batch) -> None:
-        for segment, slot, index, count, row, offset in pieces:
+        for _, segment, slot, index, count, row, offset in pieces:
             rows = slice(index, index + count)
             version = segment.columns[VERSION.name][slot, rows]
             broken = is_broken(version)

@@ -29,6 +29,7 @@ EVICT_SHARE = 1024
 class Piece(NamedTuple):
     """`steps` rows of one chunk that fill out[row, offset : offset + steps]."""
 
+    ordinal: int
     segment: Segment
     slot: int
     begin: int
@@ -117,7 +118,7 @@ class Store:
                 count = min(length - offset, int(table['fill'][at]) - index)
                 segment = self.allocator.segments[int(table['segment'][at])]
                 slot = int(table['slot'][at])
-                pieces.append(Piece(segment, slot, index, count, row, offset))
+                pieces.append(Piece(ordinal, segment, slot, index, count, row, offset))
                 offset += count
                 ordinal, index = int(table['next'][at]), 0
         return pieces
@@ -128,6 +129,10 @@ class Store:
         rows = ordinals - self.index.base
         table = self.index.table
         numbers, slots = table['segment'][rows], table['slot'][rows]
+        if (numbers == numbers[0]).all():
+            segment = self.allocator.segments[int(numbers[0])]
+            yield segment, np.arange(len(rows)), slots, indices
+            return
         for number in np.unique(numbers):
             which = np.flatnonzero(numbers == number)
             segment = self.allocator.segments[int(number)]
@@ -167,15 +172,17 @@ class Store:
         for segment, which, slots, indices in self.groups(positions):
             segment.columns[PRIORITY.name][slots, indices] = values[which]
 
-    def identify(self, starts: Array, length: int) -> Array:
-        """Step ids [n, length, 20] of sequences: store, ordinal, index."""
-        positions = self.index.shift(starts[:, None], np.arange(length))
-        ordinals, indices = split(positions)
-        ids = np.empty((*positions.shape, ID_BYTES), np.uint8)
+    def identify(self, pieces: list[Piece], ids: Array) -> None:
+        """Writes the step ids [n, length, 20] of sequences: store, ordinal, index."""
+        ordinals = np.empty((*ids.shape[:2], 1), '>i8')
+        indices = np.empty((*ids.shape[:2], 1), '>u4')
+        count = np.arange(ids.shape[1])[:, None]
+        for ordinal, _, _, begin, steps, row, offset in pieces:
+            ordinals[row, offset : offset + steps] = ordinal
+            indices[row, offset : offset + steps] = begin + count[:steps]
         ids[..., :8] = np.frombuffer(self.allocator.prefix, np.uint8)
-        ids[..., 8:16] = ordinals.astype('>i8')[..., None].view(np.uint8)
-        ids[..., 16:] = indices.astype('>u4')[..., None].view(np.uint8)
-        return ids
+        ids[..., 8:16] = ordinals.view(np.uint8)
+        ids[..., 16:] = indices.view(np.uint8)
 
     def find(self, ids: Array) -> Array:
         """Positions [...] of step ids [..., 20]; NONE where they are evicted."""

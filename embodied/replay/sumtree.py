@@ -1,4 +1,4 @@
-"""Sum tree in one array: draws leaves in proportion to their weights."""
+"""Sum tree in a few arrays: draws leaves in proportion to their weights."""
 
 import numpy as np
 
@@ -6,61 +6,51 @@ from embodied.core.base import Array
 
 __all__ = ['SumTree']
 
+BITS = 4
+FAN = 1 << BITS  # children per node: few levels, each of them one array operation
+
 
 class SumTree:
-    """Node n has the children 2n and 2n + 1; the leaves fill the second half.
+    """Level 0 holds the leaves; node n of a level sums the nodes FAN * n + i below it.
 
-    Every inner node is recomputed from its children, never by differences, so equal
-    leaves give equal trees.
+    Every node is recomputed from its children, never by differences, so equal leaves
+    give equal trees.
     """
 
     def __init__(self, leaves: int):
-        self._size = 1 << max(0, leaves - 1).bit_length()
-        self._nodes = np.zeros(2 * self._size, np.float64)
+        sizes = [FAN * max(1, -(-leaves // FAN))]
+        while sizes[-1] > FAN:
+            sizes.append(FAN * -(-sizes[-1] // FAN**2))
+        self._levels = [np.zeros((size // FAN, FAN), np.float64) for size in sizes]
 
     @property
     def total(self) -> float:
-        return float(self._nodes[1])
+        return float(self._levels[-1].cumsum()[-1])
 
     @property
     def nbytes(self) -> int:
-        return self._nodes.nbytes
-
-    def __getitem__(self, leaves: Array) -> Array:
-        return self._nodes[self._size + leaves]
+        return sum(level.nbytes for level in self._levels)
 
     def set(self, leaves: Array, weights: Array) -> None:
-        """Sets the weights [n] of leaves [n]; without repeated leaves."""
-        if not len(leaves):
-            return
-        nodes = self._size + np.sort(leaves)
-        self._nodes[self._size + leaves] = weights
-        while nodes[0] > 1:
-            nodes = nodes >> 1
-            nodes = nodes[np.flatnonzero(np.diff(nodes, prepend=0))]
-            self._nodes[nodes] = self._nodes[2 * nodes] + self._nodes[2 * nodes + 1]
-
-    def fill(self, weights: Array) -> None:
-        """Sets all leaves from the front at once."""
-        nodes, size = self._nodes, self._size
-        nodes[size : size + len(weights)] = weights
-        nodes[size + len(weights) :] = 0
-        while size > 1:
-            half = size // 2
-            nodes[half:size] = (
-                nodes[size : 2 * size : 2] + nodes[size + 1 : 2 * size : 2]
-            )
-            size = half
+        """Sets the weights [n] of leaves [n]; a leaf that repeats has one weight."""
+        self._levels[0].reshape(-1)[leaves] = weights
+        nodes = np.unique(leaves >> BITS)
+        for below, level in zip(self._levels, self._levels[1:], strict=False):
+            level.reshape(-1)[nodes] = below[nodes].cumsum(1)[:, -1]
+            nodes = np.unique(nodes >> BITS)
 
     def find(self, fractions: Array) -> Array:
         """Leaves at fractions [n] in [0, 1) of the total weight, which is positive."""
-        weights = fractions * self._nodes[1]
-        nodes = np.ones(len(fractions), np.int64)
-        while nodes[0] < self._size:
-            nodes = 2 * nodes
-            left = self._nodes[nodes]
-            # Rounding may leave a remainder for an empty side; never go there.
-            right = (weights >= left) & (self._nodes[nodes + 1] > 0)
-            weights = np.where(right, weights - left, np.minimum(weights, left))
-            nodes = nodes + right
-        return nodes - self._size
+        weights = fractions * self.total
+        nodes = np.zeros(len(fractions), np.int64)
+        rows = np.arange(len(fractions))
+        for level in reversed(self._levels):
+            children = level[nodes]
+            sums = children.cumsum(1)
+            child = (sums <= weights[:, None]).sum(1)
+            # Rounding may point past the end; the last child with weight is meant.
+            last = FAN - 1 - (children[:, ::-1] > 0).argmax(1)
+            child = np.minimum(child, last)
+            weights = weights - (sums[rows, child] - children[rows, child])
+            nodes = nodes * FAN + child
+        return nodes

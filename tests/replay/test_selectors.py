@@ -171,6 +171,21 @@ def test_sum_tree_finds_leaves_in_proportion():
     tree.set(np.array([4, 0, 2]), np.array([2.0, 1.0, 1.0]))
     found = tree.find(np.array([0.0, 0.24, 0.26, 0.49, 0.5, 0.99]))
     assert found.tolist() == [0, 0, 2, 2, 4, 4]
-    filled_at_once = SumTree(5)
-    filled_at_once.fill(np.array([1.0, 0, 1, 0, 2]))
-    assert filled_at_once.total == tree.total == 4.0
+    assert tree.total == 4.0
+
+
+@pytest.mark.parametrize('leaves', [1, 16, 17, 300, 5000])
+def test_sum_tree_never_draws_an_empty_leaf(leaves):
+    rng = np.random.default_rng(leaves)
+    weights = np.where(rng.random(leaves) < 0.3, rng.random(leaves), 0)
+    weights[rng.integers(leaves)] = 1e30
+    tree = SumTree(leaves)
+    tree.set(np.arange(leaves), np.ones(leaves))
+    tree.set(np.arange(leaves), weights)
+    fractions = np.append(rng.random(1000), [0.0, np.nextafter(1, 0)])
+    assert (weights[tree.find(fractions)] > 0).all()
+    tree.set(np.flatnonzero(weights == 1e30), np.zeros(1))
+    weights[weights == 1e30] = 0
+    if weights.any():
+        counts = np.bincount(tree.find(rng.random(200_000)), minlength=leaves)
+        assert np.abs(counts / 200_000 - weights / weights.sum()).max() < 0.01
