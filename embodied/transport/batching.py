@@ -112,7 +112,7 @@ def _run_alike(jobs: list[Job], call: Callable[[list[Job], tuple], Any]) -> bool
     first = jobs[0]
     if not first.schema:
         return False
-    if any(j.schema != first.schema or j.rows != first.rows for j in jobs):
+    if len({(job.schema, job.rows) for job in jobs}) != 1:
         return False
     try:
         layout = rows.layout_of(first.schema)

@@ -21,7 +21,7 @@ from .errors import MessageError
 
 __all__ = ['LARGE', 'Encoded', 'decode', 'encode', 'parse_schema']
 
-LARGE = 64 * 1024  # bytes from which an array is not copied into the data
+LARGE = 256 * 1024  # bytes from which an array is not copied into the data
 ALIGN = 16  # of arrays within the data
 MAX_DEPTH = 32
 MAX_SCHEMA = 1024 * 1024
@@ -42,7 +42,7 @@ class Encoded(NamedTuple):
     """A value ready to be sent; `arrays` still alias the caller's memory."""
 
     schema: bytes
-    data: bytes
+    data: bytes | memoryview
     arrays: list[np.ndarray]
 
 
@@ -128,6 +128,17 @@ def _array_schema(kind: bytes, dtype: np.dtype, shape: tuple[int, ...]) -> bytes
     return kind + struct.pack(f'<HB{len(shape)}Q', len(text), len(shape), *shape) + text
 
 
+@functools.lru_cache(maxsize=1024)
+def _key_schema(key: Any, kind: type) -> bytes:
+    """Schema of a key; `kind` tells True from 1 in the cache."""
+    if issubclass(kind, str):
+        text = key.encode()
+        return b's' + U32.pack(len(text)) + text
+    if issubclass(kind, int) and kind is not bool and _is_int64(key):
+        return b'i' + I64.pack(key)
+    raise MessageError(f'Keys are text or integers, not {key!r}.')
+
+
 class _Encoder:
     def __init__(self) -> None:
         self.schema: list[bytes] = []
@@ -136,36 +147,29 @@ class _Encoder:
         self.size = 0
 
     def add(self, value: Any, depth: int) -> None:
-        if isinstance(value, (np.ndarray, np.generic)):
-            self._array(value)
+        if isinstance(value, np.ndarray):
+            self._array(b'a', value)
         elif isinstance(value, (dict, Mapping)):
             self._open(b'd', len(value), depth)
             for key, child in value.items():
-                self._key(key)
+                kind: Any = type(key)
+                self.schema.append(_key_schema(key, kind))
                 self.add(child, depth - 1)
         elif isinstance(value, (list, tuple)):
             self._open(b'l' if isinstance(value, list) else b't', len(value), depth)
             for child in value:
                 self.add(child, depth - 1)
+        elif isinstance(value, np.generic):
+            self._array(b'g', value)
         elif hasattr(value, '__array__'):
-            self._array(np.asarray(value))
+            self._array(b'a', np.asarray(value))
         else:
             self._plain(value)
 
     def _open(self, kind: bytes, count: int, depth: int) -> None:
         if depth == 0:
             raise MessageError(f'Values may be nested {MAX_DEPTH} deep, not deeper.')
-        self.schema.append(kind)
-        self.schema.append(U32.pack(count))
-
-    def _key(self, key: Any) -> None:
-        if isinstance(key, str):
-            text = key.encode()
-            self.schema += (b's', U32.pack(len(text)), text)
-        elif isinstance(key, int) and not isinstance(key, bool) and _is_int64(key):
-            self.schema += (b'i', I64.pack(key))
-        else:
-            raise MessageError(f'Keys are text or integers, not {key!r}.')
+        self.schema.append(kind + U32.pack(count))
 
     def _plain(self, value: Any) -> None:
         if value is None:
@@ -191,16 +195,15 @@ class _Encoder:
                 f'tuples, str, bytes, numbers, None and arrays.'
             )
 
-    def _array(self, value: Any) -> None:
-        kind = b'a' if isinstance(value, np.ndarray) else b'g'
+    def _array(self, kind: bytes, value: Any) -> None:
         self.schema.append(_array_schema(kind, value.dtype, value.shape))
-        if value.nbytes >= LARGE:
+        nbytes = value.nbytes
+        if nbytes >= LARGE:
             self.arrays.append(np.asarray(value))
             return
         padding = -self.size % ALIGN
-        if padding:
-            self._bytes(bytes(padding))
-        self._bytes(value.tobytes())
+        self.data += (bytes(padding), value.tobytes())
+        self.size += padding + nbytes
 
     def _put(self, kind: bytes, data: bytes) -> None:
         self.schema.append(kind)

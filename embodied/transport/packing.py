@@ -42,7 +42,7 @@ def unpack_value(parcel: Parcel, reader: SlabReader | None = None) -> Any:
     """The value of a parcel; arrays are read-only views of what arrived."""
     node = messages.parse_schema(bytes(parcel.schema))
     buffers = list(parcel.buffers)
-    if any(place.slab != INLINE for place in parcel.places):
+    if len(buffers) < len(parcel.places):
         if reader is None:
             raise MessageError('Arrays in slabs from a peer that did not offer any.')
         buffers = reader.open(parcel.places, buffers)

@@ -89,9 +89,9 @@ def scatter(value: Any, lines: int, rows: int) -> list[Encoded] | None:
     table = bytearray(lines * layout.width)
     for column, array in zip(layout.columns, arrays, strict=True):
         column.of(table, lines, layout.width)[...] = array
-    starts = range(0, len(table), layout.width)
-    lines_of = [bytes(table[start : start + layout.width]) for start in starts]
-    return [Encoded(first.schema, line, []) for line in lines_of]
+    view, width = memoryview(table), layout.width
+    starts = range(0, lines * width, width)
+    return [Encoded(first.schema, view[at : at + width], []) for at in starts]
 
 
 def _walk(node: Leaf | Branch, columns: list[Column]) -> tuple | None:

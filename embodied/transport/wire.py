@@ -75,7 +75,7 @@ class Parcel(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes on the wire, roughly."""
-        return len(self.data) + sum(len(buffer) for buffer in self.buffers)
+        return len(self.data) + sum([len(buffer) for buffer in self.buffers])
 
 
 def unpack(frames: list) -> Parcel:
@@ -100,7 +100,8 @@ def unpack(frames: list) -> Parcel:
     if count:
         starts = range(offset, offset + count * PLACE.size, PLACE.size)
         places = tuple(Place(*PLACE.unpack_from(head, start)) for start in starts)
-    if len(frames) - 1 != sum([place.slab == INLINE for place in places]):
+    inline = [place for place in places if place.slab == INLINE]
+    if len(frames) != 1 + len(inline):
         raise MessageError('The number of frames differs from the header.')
     number, mark = rest
     data = memoryview(head)[ends + -ends % ALIGN :]

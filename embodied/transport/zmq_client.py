@@ -45,17 +45,15 @@ LINGER = 500  # milliseconds for the last messages when closing
 class Call:
     """A request that is not answered yet."""
 
-    def __init__(
-        self, method: bytes, args: tuple, rows: int, deadline: float | None
-    ) -> None:
+    def __init__(self, method: bytes, args: tuple, rows: int, future: Future) -> None:
         self.method = method
         self.args = args
         self.rows = rows
-        self.deadline = deadline
+        self.future = future
         self.begun = time.monotonic()
+        self.deadline: float | None = None
         self.sent = False
         self.number = 0
-        self.future: Future
         self.parcel: Parcel
         self.holder: object = None  # connection that the parcel was packed for
 
@@ -133,16 +131,24 @@ class ZmqClient(Client):
     def call(self, method: str, *args: Any, rows: int = 0) -> Future:
         if self._dropped:
             raise self._dropped.popleft()
-        deadline = None if self._timeout is None else time.monotonic() + self._timeout
-        call = Call(method.encode(), args, rows, deadline)
-        call.future = Future(self)
+        call = Call(method.encode(), args, rows, Future(self))
+        if self._timeout is not None:
+            call.deadline = call.begun + self._timeout
         self._pack(call)
-        free = lambda: len(self._calls) < self._maxinflight or bool(self._error)
-        if not self._block(free, self._timeout, lambda: self._begin(call)):
+        with self._lock:
+            room = self._has_room()
+            if room:
+                self._begin(call)
+        # Sending first keeps the common case short: there is room.
+        if not room and not self._block(
+            self._has_room, self._timeout, lambda: self._begin(call)
+        ):
             raise Timeout(
                 f'{self._maxinflight} earlier calls of {self._name} were not answered '
                 f'within {self._timeout} s.'
             )
+        if self._due:
+            self._run_callbacks()
         return call.future
 
     def close(self) -> None:
@@ -225,7 +231,7 @@ class ZmqClient(Client):
         finally:
             self._lock.acquire()
             self._reading = False
-        if any(fd != self._signal for fd, _ in ready):
+        if self._mail_event in ready:
             self._reader_mail.take()
 
     def _receive(self) -> bool:
@@ -267,6 +273,9 @@ class ZmqClient(Client):
             pool=pool,
             holder=call.holder,
         )
+
+    def _has_room(self) -> bool:
+        return len(self._calls) < self._maxinflight or bool(self._error)
 
     def _begin(self, call: Call) -> None:
         if self._error:
@@ -432,6 +441,7 @@ class ZmqClient(Client):
         self._poller = select.poll()
         self._poller.register(self._signal, select.POLLIN)
         self._poller.register(self._reader_mail.fileno(), select.POLLIN)
+        self._mail_event = (self._reader_mail.fileno(), select.POLLIN)
         self._sock.connect(self._endpoint)
 
     def _keep(self) -> None:

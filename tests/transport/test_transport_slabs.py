@@ -96,7 +96,7 @@ def test_all_dtypes_can_lie_in_slabs(pool, reader):
     import ml_dtypes
 
     for dtype in ('<f8', '<c16', ml_dtypes.bfloat16, 'M8[ns]', '<U4'):
-        array = np.zeros(100_000, dtype)
+        array = np.zeros(300_000, dtype)
         arrived = send(pool, reader, array)
         assert arrived.dtype == array.dtype
         assert arrived.ctypes.data % slabs.ALIGN == 0
@@ -151,7 +151,7 @@ def test_a_killed_receiver_leaves_nothing_behind(serve, child, addr):
     """The sender drops the slab, and the memory goes with the process."""
     server = serve(make=lambda size: np.full(int(size), 7, np.uint8))
     gc.collect()
-    before, shm = open_slabs(os.getpid()), set(os.listdir('/dev/shm'))
+    before = open_slabs(os.getpid())
     for _ in range(3):
         holder = child('hold', addr, SIZE)
         assert holder.stdout.readline() == '7\n'
@@ -161,7 +161,7 @@ def test_a_killed_receiver_leaves_nothing_behind(serve, child, addr):
         await_departure(server, addr)
     assert server.stats()['slabs'] == 0
     assert open_slabs(os.getpid()) == before
-    assert set(os.listdir('/dev/shm')) == shm
+    assert not [name for name in os.listdir('/dev/shm') if 'dreamer' in name]
 
 
 def test_arrays_outlive_a_killed_sender(child, addr):
