@@ -24,7 +24,18 @@ CONFIGS = Path(__file__).with_name('configs.yaml')
 
 # Options that take one of a few words, or a list of them.
 CHOICES = {
-    'script': ('train', 'train_eval', 'eval_only'),
+    'script': (
+        'train',
+        'train_eval',
+        'eval_only',
+        'parallel',
+        'parallel_agent',
+        'parallel_replay',
+        'parallel_logger',
+        'parallel_envs',
+        'parallel_env',
+    ),
+    'run.transport': ('zmq', 'portal'),
     'logger.outputs': ('terminal', 'jsonl', 'video'),
     'jax.platform': ('auto', 'cpu', 'cuda'),
     'jax.compute_dtype': ('bfloat16', 'float32'),

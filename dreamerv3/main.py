@@ -2,6 +2,7 @@
 
 import difflib
 import functools
+import importlib
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -22,14 +23,20 @@ usage: dreamer COMMAND [--configs PRESET ...] [--OPTION VALUE ...]
 
   train        train an agent; the same command continues the run in its --logdir
   train_eval   train, and play evaluation episodes in between
+  parallel     train with one process per role: agent, replay, logger, environments
   eval_only    play with a trained agent: --run.from_checkpoint FOLDER
   tasks        list the tasks and what they need
   config       print the options that a command line stands for
   replay       look at the stored experience of a run
   demo         watch an agent learn a small game on this machine, in minutes
 
+  parallel_agent, parallel_replay, parallel_logger, parallel_envs, parallel_env
+               one role of a distributed run as a job of its own, in any order
+  keys         make the keys that roles on several machines need
+
   dreamer train --configs tiny --task toy_catch --logdir ~/logdir/catch
   dreamer train --configs size12m --task gym_CartPole-v1 --run.envs 8
+  dreamer parallel --configs atari size50m --task atari_pong --run.envs 16
   dreamer config --configs crafter size12m
 
 Presets are applied from left to right, then the options. An option's name may be a
@@ -45,7 +52,15 @@ SHARED = (
     'consec_train',
     'consec_report',
     'replay_context',
+    'replica',
+    'replicas',
 )
+
+# Roles that are jobs of their own; only the agent's job owns the folder of the run.
+AGENT = 'parallel_agent'
+ROLES = ('parallel_replay', 'parallel_logger', 'parallel_envs', 'parallel_env')
+
+TOOLS = {'keys': 'embodied.transport.keys', 'replay': 'embodied.replay.tools'}
 
 USER_ERROR = 2  # exit code
 INTERRUPTED = 130
@@ -65,7 +80,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(config: elements.Config) -> None:
     """Starts or continues the run in `config.logdir` and returns when it has ended."""
+    if config.script in (AGENT, *ROLES):
+        _check_role(config)
     config = config.update(logdir=expand(config.logdir, config.task))
+    if config.script in ROLES:
+        launch(config)
+        return
     with RunFolder(config):
         launch(config)
 
@@ -83,24 +103,33 @@ def launch(
     make_stream = bind(factories.make_stream, config)
     make_logger = make_logger or bind(factories.make_logger, config)
     args = loop_args(config)
-    if config.script == 'train':
-        embodied.run.train(
-            make_agent, make_replay, make_env, make_stream, make_logger, args
-        )
-    elif config.script == 'train_eval':
-        embodied.run.train_eval(
-            make_agent,
-            make_replay,
-            make_eval_replay,
-            make_env,
-            make_eval_env,
-            make_stream,
-            make_logger,
-            args,
-        )
-    else:
-        assert config.script == 'eval_only', config.script
-        embodied.run.eval_only(make_agent, make_eval_env, make_logger, args)
+    run, parallel = embodied.run, embodied.run.parallel
+    replays, envs = (make_replay, make_eval_replay), (make_env, make_eval_env)
+    match config.script:
+        case 'train':
+            run.train(make_agent, make_replay, make_env, make_stream, make_logger, args)
+        case 'train_eval':
+            run.train_eval(make_agent, *replays, *envs, make_stream, make_logger, args)
+        case 'eval_only':
+            run.eval_only(make_agent, make_eval_env, make_logger, args)
+        case 'parallel':
+            parallel.combined(
+                make_agent, *replays, *envs, make_stream, make_logger, args
+            )
+        case 'parallel_agent':
+            parallel.parallel_agent(make_agent, args)
+        case 'parallel_replay':
+            parallel.parallel_replay(*replays, make_stream, args)
+        case 'parallel_logger':
+            parallel.parallel_logger(make_logger, args)
+        case 'parallel_envs':
+            parallel.parallel_envs(*envs, args)
+        case 'parallel_env':
+            is_eval = config.replica >= config.run.envs
+            make = make_eval_env if is_eval else make_env
+            parallel.parallel_env(make, config.replica, args, is_eval)
+        case other:
+            raise AssertionError(other)
 
 
 def loop_args(config: elements.Config) -> elements.Config:
@@ -108,10 +137,19 @@ def loop_args(config: elements.Config) -> elements.Config:
     return elements.Config(config.run, **{name: config[name] for name in SHARED})
 
 
+def _check_role(config: elements.Config) -> None:
+    """Jobs of one run that are started apart must agree on where they meet."""
+    if '{timestamp}' in config.logdir:
+        raise ConfigError(
+            f'{config.script} is one of several jobs, which share a folder: give them '
+            'all the same --logdir.'
+        )
+
+
 def _command(argv: list[str]) -> int:
     name, *rest = argv or ['help']
-    if name == 'replay':  # has a help of its own
-        return _run_replay_tools(rest)
+    if name in TOOLS:  # have a help of their own
+        return importlib.import_module(TOOLS[name]).main(rest)
     if name in ('help', '-h') or '--help' in argv:
         print(HELP, end='')
         return 0
@@ -127,7 +165,7 @@ def _command(argv: list[str]) -> int:
     if name not in commands:
         close = difflib.get_close_matches(name, commands)
         hint = f' Did you mean {", ".join(close)}?' if close else ''
-        names = ', '.join(sorted([*commands, 'replay']))
+        names = ', '.join(sorted([*commands, *TOOLS]))
         raise ConfigError(f"Unknown command '{name}'.{hint} There are: {names}.")
     return commands[name](rest)
 
@@ -159,12 +197,6 @@ def _run_demo(flags: list[str]) -> int:
     from . import demo
 
     return demo.main(flags)
-
-
-def _run_replay_tools(argv: list[str]) -> int:
-    import embodied.replay.tools
-
-    return embodied.replay.tools.main(argv)
 
 
 def _print_tasks(argv: list[str]) -> int:

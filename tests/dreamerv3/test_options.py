@@ -19,7 +19,7 @@ import dreamerv3
 import embodied
 from dreamerv3 import config as config_lib
 from dreamerv3 import factories, main
-from embodied.run.settings import Settings
+from embodied.run.parallel.settings import ParallelSettings as Settings
 
 PACKAGES = [pathlib.Path(p.__file__).parent for p in (dreamerv3, embodied)]
 OPTIONS = config_lib.resolve([])[0].flat

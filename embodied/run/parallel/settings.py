@@ -49,8 +49,7 @@ class ParallelSettings(Settings):
     remote_replay: bool
     episode_timeout: float
     usage: bool
-    replica: int
-    replicas: int
+    replicas: int = 1
     envs_per_worker: int = 0
     transport: str = 'zmq'
     encrypt: bool = True
@@ -115,8 +114,6 @@ class ParallelSettings(Settings):
             'episode_timeout': 0.0,
             'film_every': 0.0,
             'grace': 0.0,
-            'replica': 0,
-            'replicas': 1,
         }
         return super()._smallest() | own
 
@@ -132,4 +129,9 @@ class ParallelSettings(Settings):
             raise ConfigError(
                 f"run.transport='{self.transport}' does not exist. Choose one of "
                 f'{", ".join(TRANSPORTS)}.'
+            )
+        if self.replicas != 1:
+            raise ConfigError(
+                f'replicas={self.replicas}: the agent of a run is one process so far. '
+                'Leave it at 1.'
             )
