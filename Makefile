@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo 'Installing into $(VENV), once (about a minute) ...'
 	@$(BIN)/python -m pip install -q --disable-pip-version-check \
-	  -c constraints.txt -e '.[dev,plot]'
+	  -c constraints.txt -e '.[dev]'
 	@touch $(STAMP)
 
 demo: $(STAMP)
