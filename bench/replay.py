@@ -47,29 +47,38 @@ def main():
 
 
 def bench_inserts(home, nbytes):
-    """A burst of image steps from 16 streams, against a copy of the same bytes."""
+    """A burst of image steps from 16 streams, against copies of the same bytes.
+
+    The yardstick writes the steps of each stream to its own part of a mapping, as any
+    store must that serves sequences of one stream; writing all in one line is beside it.
+    """
     steps = image_steps()
     size = sum(value.nbytes for value in steps.values())
+    rows = np.concatenate(
+        [value.reshape(STREAMS, -1).view(np.uint8) for value in steps.values()], 1
+    )
     calls = nbytes // size
-    path = home / 'bare'
-    with open(path, 'wb') as file:
-        os.posix_fallocate(file.fileno(), 0, calls * size)
-    with open(path, 'r+b') as file:
-        memory = mmap.mmap(file.fileno(), 0)
-    target = np.frombuffer(memory, np.uint8)[: calls * size].reshape(calls, size)
-    flat = np.concatenate([value.view(np.uint8).ravel() for value in steps.values()])
-    bare = rate(lambda i: target.__setitem__(i, flat), calls) * size
-    replay = Replay(LENGTH, directory=home / 'insert', sync_every=0)
+    apart = mapped(home / 'apart', calls * size).reshape(STREAMS, calls, -1)
+    together = mapped(home / 'together', calls * size).reshape(calls, STREAMS, -1)
+
+    def copy_apart(i):
+        for row in range(STREAMS):
+            apart[row, i] = rows[row]
+
+    replay = opened(home / 'insert')
     replay.add_batch(steps, range(STREAMS))
+    bare = rate(copy_apart, calls) * size
+    line_rate = rate(lambda i: together.__setitem__(i, rows), calls) * size
     ours = rate(lambda _: replay.add_batch(steps, range(STREAMS)), calls) * size
     line('insert_burst', ours, 'bytes/s', yardstick=bare, bar=0.5)
-    replay.close()
+    line('insert_burst_in_line', ours, 'bytes/s', yardstick=line_rate)
+    replay.sync()
     start = time.perf_counter()
-    with open(path, 'r+b') as file:
-        target[:] = target[:, ::-1]
+    for i in range(calls):
+        copy_apart(i)
+    with open(home / 'apart', 'rb') as file:
         os.fdatasync(file.fileno())
     disk = calls * size / (time.perf_counter() - start)
-    replay = Replay(LENGTH, directory=home / 'insert', sync_every=0)
     start = time.perf_counter()
     for _ in range(calls):
         replay.add_batch(steps, range(STREAMS))
@@ -77,8 +86,16 @@ def bench_inserts(home, nbytes):
     sustained = calls * size / (time.perf_counter() - start)
     line('insert_sustained', sustained, 'bytes/s', yardstick=disk)
     replay.close()
+    for name in ('apart', 'together'):
+        (home / name).unlink()
     shutil.rmtree(home / 'insert')
-    path.unlink()
+
+
+def mapped(path, nbytes):
+    """Bytes of a new file, reserved on the disk."""
+    with open(path, 'w+b') as file:
+        os.posix_fallocate(file.fileno(), 0, nbytes)
+        return np.frombuffer(mmap.mmap(file.fileno(), nbytes), np.uint8)
 
 
 def bench_images(home, steps):
