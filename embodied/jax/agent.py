@@ -56,6 +56,9 @@ class Agent(base.Agent):
         self._train_program = jax.jit(self._train, donate_argnums=0)
         self._report_program = jax.jit(self._report)
         self._policy_program = jax.jit(self._policy, static_argnums=4)
+        self._rows_program = jax.jit(
+            self._policy_rows, static_argnums=5, donate_argnums=1
+        )
         self._snapshot_program = jax.jit(self._snapshot_of)
         self._init_program = jax.jit(model.init_policy, static_argnums=0)
         self._snapshot = self._snapshot_program(self._state)
@@ -83,12 +86,27 @@ class Agent(base.Agent):
     def policy(
         self, carry: base.Carry, obs: base.Batch, mode: str = 'train'
     ) -> tuple[base.Carry, base.Batch, base.Batch]:
-        obs = {k: obs[k] for k in self.model.policy_keys}
-        greedy = self._eval_greedy and mode == 'eval'
-        count = self._next_count(POLICY)
-        outs = self._policy_program(self._snapshot, carry, obs, count, greedy)
-        carry, acts, outs = outs
-        return carry, *jax.tree.map(np.asarray, (acts, outs))
+        carry, *results = self._policy_program(
+            self._snapshot, carry, *self._policy_inputs(obs, mode)
+        )
+        return carry, *jax.tree.map(np.asarray, results)
+
+    def init_table(self, rows: int) -> base.Carry:
+        """Carries of `rows` environments, to stay on the device."""
+        return self._init_program(rows)
+
+    def policy_rows(
+        self, table: base.Carry, rows: base.Array, obs: base.Batch, mode: str = 'train'
+    ) -> tuple[base.Carry, base.Batch, base.Batch]:
+        """Like `policy` for the carries in these rows of the table, which is donated.
+
+        A row may be given twice if nobody reads its carry, as row 0 for padding.
+        """
+        rows = np.asarray(rows, np.int32)
+        table, *results = self._rows_program(
+            self._snapshot, table, rows, *self._policy_inputs(obs, mode)
+        )
+        return table, *jax.tree.map(np.asarray, results)
 
     # Learning
 
@@ -194,12 +212,25 @@ class Agent(base.Agent):
         key = self._key_for(POLICY, count)
         return self.model.policy(params, carry, obs, key, greedy)
 
+    def _policy_rows(self, leaves, table, rows, obs, count, greedy):
+        carry = jax.tree.map(lambda x: x[rows], table)
+        carry, acts, outs = self._policy(leaves, carry, obs, count, greedy)
+        table = jax.tree.map(lambda x, new: x.at[rows].set(new), table, carry)
+        return table, acts, outs
+
     def _snapshot_of(self, leaves):
         params = self.model.policy_params(self._tree.unflatten(leaves))
         # Own buffers: what the train step donates must not be shared with acting.
         return [jnp.copy(x) for x in self._policy_tree.flatten(params)]
 
     # Helpers
+
+    def _policy_inputs(
+        self, obs: base.Batch, mode: str
+    ) -> tuple[base.Batch, np.uint32, bool]:
+        obs = {k: obs[k] for k in self.model.policy_keys}
+        greedy = self._eval_greedy and mode == 'eval'
+        return obs, self._next_count(POLICY), greedy
 
     def _fetch(self, pending: 'Pending | None') -> tuple[dict, base.Metrics]:
         if pending is None:

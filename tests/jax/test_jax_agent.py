@@ -140,6 +140,18 @@ def test_carries_go_in_and_come_out():
     np.testing.assert_array_equal(outs['seen'], OBS['x'])
 
 
+def test_rows_of_a_table_are_carried_like_single_carries():
+    agent, same = make(), make()
+    table = agent.init_table(4)
+    for rows in ([1, 3], [3, 1], [3, 0]):
+        table, acts, outs = agent.policy_rows(table, np.array(rows), OBS)
+        _, expected, _ = same.policy(same.init_policy(2), OBS)
+        np.testing.assert_array_equal(acts['act'], expected['act'])
+        np.testing.assert_array_equal(outs['seen'], OBS['x'])
+    # The toy's carry counts the calls of each row.
+    np.testing.assert_array_equal(np.asarray(table)[:, 0], [1, 2, 0, 3])
+
+
 def test_the_snapshot_for_acting_shares_no_buffer_with_the_donated_state():
     agent = make()
     for seed in range(3):
