@@ -56,6 +56,7 @@ def parallel_actor(
                 once=True,
             )
         server.bind('evaluate', actor.evaluate, workers=max(1, settings.eval_envs))
+        server.bind('leave', actor.leave, workers=0)
         # Wait for the checkpoint: acting with fresh weights would fill replay with
         # noise.
         barrier.wait()
@@ -83,7 +84,7 @@ class Record(NamedTuple):
 
 
 class Actor:
-    """`act` and `evaluate` are called by environment workers, `record` after `act`.
+    """`act`, `evaluate` and `leave` serve environment workers; `record` follows `act`.
 
     replay: a client, which may make acting wait; transitions, metrics: what goes to
     the logger, which may not.
@@ -116,7 +117,7 @@ class Actor:
         self._change = threading.Condition()  # of the fields below
         self._committed: int | None = None  # steps in replay, once it has told us
         self._stopped = False
-        self._dismissed: set[int] = set()  # environments that know of the end
+        self._evaluators: set[bytes] = set()  # sessions of evaluation workers
 
     def act(
         self,
@@ -126,13 +127,12 @@ class Actor:
         repeated: bool = False,
     ) -> tuple[dict[str, Any], Record | None]:
         """The answer to rows of workers, and what to `record`; see protocol.py."""
-        envids = origin['envid']
+        envids, sessions = origin['envid'], origin['session']
         if self._session.stopped:
-            return self._dismissal(envids), None
+            yes = np.ones(len(envids), bool)
+            return {'acts': {}, 'reset': yes, 'stop': yes}, None
         with self._change:
-            rows = self._roster.admit(
-                envids, origin['session'], obs['is_first'], repeated
-            )
+            rows = self._roster.admit(envids, sessions, obs['is_first'], repeated)
         visible = {k: v for k, v in obs.items() if not k.startswith('log/')}
         begin = time.perf_counter()
         acts, outs = self._policy(rows.slots, rows.renewed, visible, mode)
@@ -170,14 +170,19 @@ class Actor:
         }
         journal.count(len(kept), int((~kept).sum()), metrics, steps)
 
-    def evaluate(self, envids: base.Array, period: int) -> dict[str, Any]:
+    def evaluate(self, session: base.Array, period: int) -> dict[str, Any]:
         """Blocks until the period of `eval_every` steps after `period` has begun."""
         with self._change:
+            self._evaluators.add(session.tobytes())
             self._change.wait_for(lambda: self._stopped or self._period() > period)
-            if self._stopped:
-                self._dismissed.update(envids.tolist())
-                self._change.notify_all()
             return {'period': self._period(), 'stop': self._stopped}
+
+    def leave(self, session: base.Array) -> None:
+        """A worker says that it is about to end."""
+        with self._change:
+            self._roster.leave(session)
+            self._evaluators.discard(session.tobytes())
+            self._change.notify_all()
 
     def stop(self) -> None:
         """Wakes everything that waits; what replay has not acknowledged is given up."""
@@ -187,22 +192,15 @@ class Actor:
         self._replay.close()
 
     def dismiss(self, timeout: float) -> None:
-        """Waits until all workers know that the run is over, but not for ever."""
+        """Waits until all workers have heard that the run is over and have left."""
         with self._change:
-            everyone = lambda: self._roster.present <= self._dismissed
-            self._change.wait_for(everyone, timeout)
+            gone = lambda: not len(self._roster) and not self._evaluators
+            self._change.wait_for(gone, timeout)
 
     def close(self) -> None:
         """Sends the last entries of the journals, when nothing is recorded any more."""
         for journal in self._journals.values():
             journal.close(self._session.steps)
-
-    def _dismissal(self, envids: base.Array) -> dict[str, Any]:
-        with self._change:
-            self._dismissed.update(envids.tolist())
-            self._change.notify_all()
-        yes = np.ones(len(envids), bool)
-        return {'acts': {}, 'reset': yes, 'stop': yes}
 
     def _insert(
         self,

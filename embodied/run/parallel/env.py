@@ -120,12 +120,20 @@ class EnvWorker:
 
     def run(self, actor: ClientInterface) -> None:
         """Plays until the actor says stop."""
-        if not self._is_eval:
-            self._play(actor, ENDLESS)
-            return
+        try:
+            if self._is_eval:
+                self._evaluate(actor)
+            else:
+                self._play(actor, ENDLESS)
+        finally:
+            # Nobody waits for the answer: the actor may be gone as soon as it knows.
+            actor.call('leave', self._sessions[0])
+
+    def _evaluate(self, actor: ClientInterface) -> None:
+        """Plays some episodes in each environment whenever an evaluation is due."""
         period = -1
         while True:
-            due = actor.call('evaluate', self._envids, period).result()
+            due = actor.call('evaluate', self._sessions[0], period).result()
             if due['stop'] or not self._play(actor, self._eval_eps):
                 return
             period = due['period']

@@ -9,9 +9,12 @@
         unknown environment in mid-episode gets `reset` and leaves no trace.
 
     evaluation worker -> actor.evaluate
-        (envids int32 [n], period: int) -> {'period': int, 'stop': bool}
+        (session uint8 [16], period: int) -> {'period': int, 'stop': bool}
         Blocks until an evaluation is due that is later than `period`, which is -1 for
         a worker that has not evaluated yet.
+
+    env worker -> actor.leave
+        (session uint8 [16]) -> None: it was told to stop, or ends for another reason.
 
     actor -> replay.add_batch (training), replay.add_batch_eval (evaluation)
         (steps [n, ...], streams int64 [n], serials int64 [n])
@@ -51,7 +54,7 @@ opened by links.py; the actor and the learner share a `Session` (session.py).
 
 __all__ = ['ACTOR', 'LOGGER', 'REPLAY']
 
-ACTOR = ('act', 'act_eval', 'evaluate')
+ACTOR = ('act', 'act_eval', 'evaluate', 'leave')
 REPLAY = (
     'add_batch',
     'add_batch_eval',

@@ -36,10 +36,14 @@ class Roster:
         self._streams = np.zeros(count, np.int64)
         self._replaced: set[bytes] = set()  # sessions with environment
 
-    @property
-    def present(self) -> set[int]:
-        """Environments that have been admitted."""
-        return {i for i, session in enumerate(self._sessions) if session is not None}
+    def __len__(self) -> int:
+        """Environments that are being played."""
+        return sum(session is not None for session in self._sessions)
+
+    def leave(self, session: base.Array) -> None:
+        """The worker of this session has gone, and its environments with it."""
+        name = session.tobytes()
+        self._sessions = [None if x == name else x for x in self._sessions]
 
     def admit(
         self,
