@@ -24,7 +24,7 @@ _requests: contextvars.ContextVar[tuple['Request', ...]] = contextvars.ContextVa
 class Settings:
     """Limits in bytes and seconds; the defaults fit a run on one machine."""
 
-    max_message: int = 2**30  # of one frame, larger ones close the connection
+    max_message: int = 2**30  # of one array that does not pass through a slab
     max_queued: int = 2**31  # requests in a server, more are answered with an error
     max_unread: int = 2**29  # replies that one client has not read
     slab_bytes: int = 2**31  # shared memory per sender; 0 sends everything inline

@@ -1,5 +1,6 @@
 """Packing: values into parcels and back, through slabs where the peer maps them."""
 
+import sys
 from collections.abc import Hashable
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 from . import messages
 from .errors import MessageError
 from .slabs import SlabPool, SlabReader
-from .wire import INLINE, Parcel, Place
+from .wire import INLINE, MAX_PLACES, Parcel, Place
 
 __all__ = ['pack', 'unpack_value']
 
@@ -21,13 +22,16 @@ def pack(
     rows: int = 0,
     pool: SlabPool | None = None,
     holder: Hashable = None,
+    limit: int = sys.maxsize,
 ) -> Parcel:
     """A parcel with a value; large arrays go to slabs of `pool`, or inline.
 
-    The value may be encoded already.
+    The value may be encoded already. No frame may exceed `limit` bytes: the peer
+    would hang up, again and again.
     """
     encoded = value if isinstance(value, messages.Encoded) else messages.encode(value)
     schema, data, arrays = encoded
+    _check_sizes(data, arrays, limit)
     if not arrays:
         return Parcel(kind, number, method, rows, (), schema, data)
     places = pool.place(arrays, holder) if pool else None
@@ -47,6 +51,15 @@ def unpack_value(parcel: Parcel, reader: SlabReader | None = None) -> Any:
             raise MessageError('Arrays in slabs from a peer that did not offer any.')
         buffers = reader.open(parcel.places, buffers)
     return messages.decode(node, parcel.data, buffers)
+
+
+def _check_sizes(data: Any, arrays: list[np.ndarray], limit: int) -> None:
+    largest = max([len(data), *(array.nbytes for array in arrays)])
+    if largest > limit or len(arrays) > MAX_PLACES:
+        raise MessageError(
+            f'A message with {len(arrays)} large arrays and {largest} bytes in one '
+            f'piece. Allowed are {MAX_PLACES} and {limit}; split it.'
+        )
 
 
 def _raw(array: np.ndarray) -> memoryview:

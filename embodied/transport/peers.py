@@ -6,6 +6,7 @@ from typing import Any
 
 import zmq
 
+from .errors import MessageError
 from .interface import Settings
 from .jobs import Job, Outcome
 from .slabs import SlabReader
@@ -16,6 +17,7 @@ log = logging.getLogger(__name__)
 
 OVERHEAD = 256  # bytes of a message besides its content
 TRACK_EVERY = 2**20  # bytes to one peer; trackers are slow
+MAX_SESSIONS = 10_000
 MAX_STORED = 1024  # replies per session, for clients that never say what they read
 
 
@@ -89,7 +91,10 @@ class Peers:
 
     def greet(self, route: bytes, key: bytes, name: str) -> tuple[Peer, Peer | None]:
         """The peer of a new connection, and the one that it replaces."""
-        session = self._sessions.setdefault(key, Session(key, name))
+        present = self._routes.get(route)
+        if present is not None and present.session.key != key:
+            raise MessageError('A connection changed its session.')
+        session = self._sessions.get(key) or self._open_session(key, name)
         replaced = session.peer
         peer = Peer(route, session)
         session.peer, session.expires = peer, None
@@ -97,6 +102,15 @@ class Peers:
         if replaced is not None and replaced.route == route:
             replaced = None
         return peer, replaced
+
+    def _open_session(self, key: bytes, name: str) -> Session:
+        if len(self._sessions) >= MAX_SESSIONS:
+            absent = [s for s in self._sessions.values() if s.expires is not None]
+            if not absent:
+                raise MessageError('Too many clients.')
+            del self._sessions[absent[0].key]
+        session = self._sessions[key] = Session(key, name)
+        return session
 
     def remove(self, peer: Peer, now: float, for_good: bool = False) -> None:
         """Forgets a connection; its session waits a while for the next one."""

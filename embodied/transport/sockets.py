@@ -7,7 +7,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from .interface import Settings
 from .messages import LARGE
-from .wire import MAX_PLACES
+from .wire import MAX_HEAD, MAX_PLACES
 
 __all__ = [
     'configure',
@@ -29,7 +29,7 @@ RECONNECT_LAST = 500
 def configure(sock: zmq.Socket, settings: Settings) -> None:
     """Options common to both ends; to be set before bind or connect."""
     milliseconds = lambda seconds: max(1, int(1000 * seconds))
-    sock.set(zmq.MAXMSGSIZE, settings.max_message)
+    sock.set(zmq.MAXMSGSIZE, settings.max_message + MAX_HEAD)
     sock.set(zmq.HEARTBEAT_IVL, milliseconds(settings.heartbeat))
     sock.set(zmq.HEARTBEAT_TIMEOUT, milliseconds(settings.patience))
     sock.set(zmq.HEARTBEAT_TTL, milliseconds(settings.patience))

@@ -9,7 +9,16 @@ from typing import Any, NamedTuple
 
 from .errors import MessageError
 
-__all__ = ['INLINE', 'Kind', 'Parcel', 'Place', 'REPEAT', 'unpack']
+__all__ = [
+    'INLINE',
+    'MAX_HEAD',
+    'MAX_PLACES',
+    'Kind',
+    'Parcel',
+    'Place',
+    'REPEAT',
+    'unpack',
+]
 
 MAGIC = b'DP'
 VERSION = 1
@@ -17,6 +26,7 @@ HEADER = struct.Struct('<2sBBBBHIIQQ')
 PLACE = struct.Struct('<IIQQQ')
 ALIGN = 16  # of the data, so that arrays in it are aligned
 MAX_PLACES = 4096
+MAX_HEAD = 2 * 1024 * 1024  # bytes of the first frame before the data
 REPEAT = 1  # flag: this request was sent before and may have been served
 INLINE = 0  # slab number of an array that travels in a frame of its own
 

@@ -38,6 +38,7 @@ __all__ = ['ZmqClient']
 log = logging.getLogger(__name__)
 
 EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+MAX_METHOD, MAX_ROWS = 60, 2**32 - 1
 WAKE, STOP = 'wake', 'stop'
 LINGER = 500  # milliseconds for the last messages when closing
 
@@ -131,6 +132,8 @@ class ZmqClient(Client):
     def call(self, method: str, *args: Any, rows: int = 0) -> Future:
         if self._dropped:
             raise self._dropped.popleft()
+        if len(method) > MAX_METHOD or not 0 <= rows <= MAX_ROWS:
+            raise MessageError(f'Not a method and a number of rows: {method!r}, {rows}')
         call = Call(method.encode(), args, rows, Future(self))
         if self._timeout is not None:
             call.deadline = call.begun + self._timeout
@@ -272,6 +275,7 @@ class ZmqClient(Client):
             rows=call.rows,
             pool=pool,
             holder=call.holder,
+            limit=self._settings.max_message,
         )
 
     def _has_room(self) -> bool:

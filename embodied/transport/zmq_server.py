@@ -177,7 +177,8 @@ class ZmqServer(Server):
         """The reply for a peer; called by workers."""
         kind = Kind.REPLY if outcome.ok else Kind.ERROR
         pool = self._pool if peer.maps_slabs else None
-        return pack(kind, outcome.value, number, pool=pool, holder=peer)
+        limit = self._settings.max_message
+        return pack(kind, outcome.value, number, pool=pool, holder=peer, limit=limit)
 
     def _open(self) -> None:
         self._context = zmq.Context()

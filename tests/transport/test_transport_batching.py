@@ -184,3 +184,35 @@ def test_a_killed_client_does_not_hold_up_the_batch(
     victim.wait()
     for _ in range(20):
         client.f(np.zeros(10, np.uint8)).result(DEADLINE)
+
+
+@pytest.mark.parametrize('rows', [0, 1, 3])
+def test_equal_layouts_give_the_same_batch_as_the_general_way(serve, connect, rows):
+    """A large array forbids the fast way, so both ways see the same arrays."""
+    seen: list = []
+
+    def work(obs):
+        seen.append(obs)
+        return {'a': obs['a'] * 2, 'nested': (obs['c'], obs['d'].sum(-1))}
+
+    serve(f={'workfn': work, 'batch': 64})
+    client = connect()
+    rng = np.random.default_rng(0)
+    lead = (rows,) if rows else ()
+    obs = {
+        'a': rng.normal(size=lead).astype(np.float32),
+        'c': rng.integers(0, 2, (*lead, 5)).astype(bool),
+        'd': rng.integers(0, 256, (*lead, 4, 4, 3)).astype(np.uint8),
+    }
+    fast = client.call('f', obs, rows=rows).result(DEADLINE)
+    big = {**obs, 'large': np.zeros((*lead, 300_000), np.uint8)}
+    slow = client.call('f', big, rows=rows).result(DEADLINE)
+    for key, array in obs.items():
+        for batch in seen:
+            assert batch[key].shape == (max(rows, 1), *array.shape[len(lead) :])
+            np.testing.assert_array_equal(batch[key].reshape(array.shape), array)
+    np.testing.assert_array_equal(fast['a'], obs['a'] * 2)
+    np.testing.assert_array_equal(fast['a'], slow['a'])
+    for left, right in zip(fast['nested'], slow['nested'], strict=True):
+        assert left.dtype == right.dtype and left.shape == right.shape
+        np.testing.assert_array_equal(left, right)

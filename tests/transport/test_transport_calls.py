@@ -293,3 +293,17 @@ def test_unknown_backends_are_named(addr):
         transport.Server(addr, transport='smoke')
     with pytest.raises(ConfigError, match='zmq'):
         transport.Client(addr, transport='smoke')
+
+
+def test_messages_beyond_the_limit_are_refused_where_they_are_made(serve, connect):
+    options = {'settings': transport.Settings(max_message=1_000_000, slab_bytes=0)}
+    serve(options=options, make=lambda size: np.zeros(int(size), np.uint8))
+    client = connect(**options)
+    with pytest.raises(transport.MessageError, match='split it'):
+        client.make(np.zeros(1_000_001, np.uint8))
+    with pytest.raises(transport.RemoteError, match='split it'):
+        client.make(1_000_001).result(DEADLINE)
+    assert len(client.make(1_000_000).result(DEADLINE)) == 1_000_000
+    for method, rows in (('x' * 100, 0), ('make', -1)):
+        with pytest.raises(transport.MessageError, match='Not a method'):
+            client.call(method, rows=rows)
