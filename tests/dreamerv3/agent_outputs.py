@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import oracle
-from golden_names import with_golden_values
+from golden_names import by_golden_name, with_golden_values
 
 from dreamerv3 import behavior, config, optimizer, returns
 from dreamerv3.heads import ScalarHead
 from dreamerv3.model import Dreamer, Nets
 from dreamerv3.rssm import State
 
-__all__ = ['Setup', 'core_scalar', 'evaluate', 'setup', 'wm_scalar']
+__all__ = ['Setup', 'evaluate', 'setup']
 
 f32 = np.float32
 
@@ -52,18 +52,28 @@ def setup(problem: oracle.Problem, data: dict, *flags: str) -> Setup:
 
 
 def evaluate(setup: Setup) -> dict[str, np.ndarray]:
-    """All that `oracle.evaluate` gives, computed by the agent."""
-    run = jax.jit(lambda *args: _evaluate(Setup(setup.model, *args)))
-    outs = oracle.flatten(run(setup.nets, setup.slow, setup.inputs))
-    return {f'out.{k}': np.asarray(v) for k, v in outs.items()}
+    """All that `oracle.evaluate` gives, and the gradients, computed by the agent."""
+
+    def run(nets, slow, inputs):
+        now = Setup(setup.model, nets, slow, inputs)
+        # One program for both gradients: they are for different networks.
+        both = lambda nets: _core_scalar(nets, now) + _wm_scalar(nets, now)
+        return _evaluate(now), jax.grad(both)(nets)
+
+    outs, grads = jax.jit(run)(setup.nets, setup.slow, setup.inputs)
+    outs = {f'out.{k}': np.asarray(v) for k, v in oracle.flatten(outs).items()}
+    for name, grad in by_golden_name(grads, setup.nets).items():
+        group = 'core_grad' if name.startswith('dyn.') else 'wm_grad'
+        outs[f'out.{group}.{name}'] = grad
+    return outs
 
 
-def core_scalar(nets: Nets, setup: Setup) -> jax.Array:
+def _core_scalar(nets: Nets, setup: Setup) -> jax.Array:
     """The function of the networks that `out.core_grad.*` derives."""
     return jnp.square(_core(nets, setup).deter).sum()
 
 
-def wm_scalar(nets: Nets, setup: Setup) -> jax.Array:
+def _wm_scalar(nets: Nets, setup: Setup) -> jax.Array:
     """The function of the networks that `out.wm_grad.*` derives."""
     feat, obs = setup.feat, setup.inputs['obs']
     losses = nets.dec.losses(nets.dec(feat), obs)
@@ -82,7 +92,7 @@ def _evaluate(setup: Setup) -> dict:
         'repl': _replayed(setup),
         'lam': {'ret': _lambda_return(setup)},
         'opt': _optimizer(setup),
-        'wm_scalar': wm_scalar(setup.nets, setup),
+        'wm_scalar': _wm_scalar(setup.nets, setup),
     }
 
 

@@ -92,13 +92,13 @@ def _signature_of(table):
     return _signature({k: jax.ShapeDtypeStruct(*x) for k, x in table.items()})
 
 
-# The agent of all keys, compiled once
+# One agent with images, vectors and both kinds of actions, compiled once
 
 
 @pytest.fixture(scope='module')
 def shared():
     """One agent for all tests, its data at the beginning, and its spaces."""
-    spaces = agents.spaces()
+    spaces = agents.spaces(['image', 'vector', 'tiles'], ['discrete', 'force'])
     agent = dreamerv3.Agent(*spaces, agents.make_config(*FLAGS))
     return agent, agent.save(), spaces
 
@@ -211,10 +211,9 @@ def test_reports_hold_losses_and_videos_and_change_nothing(agent, batches):
     _, metrics = agent.report(agent.init_report(ROWS), batches(0))
     assert_same(values(agent), before)
     side, border = 16, 2
-    for name in ('image', 'depth'):
-        video = metrics.pop(f'open_loop/{name}')
-        assert video.shape == (3, 3 * (side + border), ROWS * (side + border), 3)
-        assert video.dtype == np.uint8
+    video = metrics.pop('open_loop/image')
+    assert video.shape == (3, 3 * (side + border), ROWS * (side + border), 3)
+    assert video.dtype == np.uint8
     assert {'loss/dyn', 'loss/rec/image', 'loss/policy'} <= set(metrics)
     assert all(np.isfinite(x) for x in metrics.values())
 
@@ -318,17 +317,18 @@ def test_priorities_are_the_losses_of_each_step(agent, batches):
     priority = outs['replay']['priority']
     assert priority.shape == outs['replay']['stepid'].shape[:2]
     scales = agent.model.config.loss_scales
-    names = ['dyn', 'rep', 'rew', 'con', *(f'rec/{k}' for k in agents.OBSERVATIONS)]
+    names = ['dyn', 'rep', 'rew', 'con', *(f'rec/{k}' for k in agent.model.encoded)]
     expected = sum(scales[k.split('/')[0]] * metrics[f'loss/{k}'] for k in names)
     np.testing.assert_allclose(priority.mean(), expected, rtol=1e-5)
 
 
 def test_greedy_evaluation_takes_the_most_likely_action(agent, shared):
-    obs = agents.make_obs(shared[2][0], (64,))
-    run = lambda mode: agent.policy(agent.init_policy(64), obs, mode)[1]['force']
+    obs = agents.make_obs(shared[2][0], (ROWS,))
+    act = lambda mode: agent.policy(agent.init_policy(ROWS), obs, mode)[1]['force']
+    many = lambda mode: np.stack([act(mode) for _ in range(20)])
     # Means start near zero, with a deviation of about 0.9 around them.
-    assert np.abs(run('eval')).max() < 0.2
-    assert np.abs(run('train')).std() > 0.3
+    assert np.abs(many('eval')).max() < 0.2
+    assert many('train').std() > 0.5
 
 
 def test_bfloat16_stays_close_to_float32():

@@ -33,10 +33,10 @@ TRAINED = {
 @pytest.fixture(scope='module')
 def gradients():
     """By loss, the gradient of its mean for every network."""
-    data = oracle.fresh(np.random.default_rng(0), PROBLEM, batch=2, length=4)
+    data = oracle.fresh(np.random.default_rng(0), PROBLEM, batch=2, length=3)
     # Sharp posteriors, so that all divergences are above the free nats.
     data['params.dyn.obslogit.kernel'] *= 10
-    setup = agent_outputs.setup(PROBLEM, data, '--agent.imag_length=2')
+    setup = agent_outputs.setup(PROBLEM, data, '--agent.imag_length=1')
     model, inputs = setup.model, setup.inputs
     zero = jnp.zeros(())
     state = {'slow': setup.slow, 'ranges': Range(zero, zero)}

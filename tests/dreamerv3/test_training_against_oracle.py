@@ -19,7 +19,7 @@ from dreamerv3.rssm import State
 
 TOLERANCE = 1e-5
 GRADIENT_TOLERANCE = 1e-4  # backward through time in float32
-BATCH, LENGTH, CONTEXT = 3, 5, 1
+BATCH, LENGTH, CONTEXT = 3, 4, 1
 SHARPNESS = 1.5  # of the posterior's logits, for divergences around the free nats
 PROBLEM = oracle.Problem(
     image=(16, 16, 3),
@@ -39,9 +39,10 @@ class Training:
         rng = np.random.default_rng(seed)
         data = oracle.fresh(rng, problem, BATCH, CONTEXT + LENGTH)
         data['params.dyn.obslogit.kernel'] *= SHARPNESS
+        data['in.obs.is_first'][0, CONTEXT + LENGTH // 2] = True
         self.params = oracle.nest(data)['params']
         self.setup = agent_outputs.setup(
-            problem, data, f'--replay_context={CONTEXT}', '--agent.imag_length=4'
+            problem, data, f'--replay_context={CONTEXT}', '--agent.imag_length=3'
         )
         obs, act = self.setup.inputs['obs'], self.setup.inputs['act']
         self.obs = {k: v[:, CONTEXT:] for k, v in obs.items()}
@@ -123,14 +124,13 @@ def test_the_total_is_the_weighted_sum(training):
 def test_the_gradient_of_the_total_agrees_for_every_tensor(training):
     rng = np.random.default_rng(0)
     function = lambda params: training_oracle.weighted_sum(training.expected(params))
+    unit = lambda x: x / np.linalg.norm(x)
     for name, grad in by_golden_name(training.grad, training.setup.nets).items():
-        grad = np.float64(grad)
-        for direction in (rng.standard_normal(grad.shape), grad):
-            derived = oracle.directional(function, training.params, name, direction)
-            size = np.linalg.norm(grad) * np.linalg.norm(direction)
-            error = abs(derived - (grad * direction).sum())
-            assert size > 0, name
-            assert error <= GRADIENT_TOLERANCE * size, (name, error / size)
+        assert grad.any(), name
+        direction = unit(rng.standard_normal(grad.shape)) + unit(grad)
+        derived = oracle.directional(function, training.params, name, direction)
+        error = abs(derived - (np.float64(grad) * direction).sum())
+        assert error < GRADIENT_TOLERANCE * np.linalg.norm(grad), name
 
 
 def test_states_follow_the_recorded_steps(training):
