@@ -50,7 +50,7 @@ def bench_inserts(home, nbytes):
     """A burst of image steps from 16 streams, against copies of the same bytes.
 
     The yardstick writes the steps of each stream to its own part of a mapping, as any
-    store must that serves sequences of one stream; writing all in one line is beside it.
+    store must that serves sequences of one stream; writing all in line is beside it.
     """
     steps = image_steps()
     size = sum(value.nbytes for value in steps.values())
@@ -73,6 +73,8 @@ def bench_inserts(home, nbytes):
     line('insert_burst', ours, 'bytes/s', yardstick=bare, bar=0.5)
     line('insert_burst_in_line', ours, 'bytes/s', yardstick=line_rate)
     replay.sync()
+    (home / 'apart').unlink()
+    apart = mapped(home / 'apart', calls * size).reshape(STREAMS, calls, -1)
     start = time.perf_counter()
     for i in range(calls):
         copy_apart(i)

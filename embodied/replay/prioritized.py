@@ -59,8 +59,7 @@ class Prioritized(Selector):
         else:
             starts = index.item(rng.integers(0, len(index), count))
         if self._zero_on_sample:
-            rows = index.shift(starts[:, None], np.arange(index.length))
-            self.prioritize(rows, np.zeros(rows.shape, np.float32))
+            self.prioritize(starts, np.zeros((count, index.length), np.float32))
         return starts
 
     def added(self, positions: Array, starts: Array) -> None:
@@ -68,27 +67,19 @@ class Prioritized(Selector):
             return
         self._steps[self._leaves(positions)] = self._initial
         # The same insert may have evicted what it completed.
-        self._weigh(starts[self.store.index.valid(starts)][:, None])
+        self._weigh(starts[self.store.index.valid(starts)], 0, 1)
 
     def evicted(self, ranges: Sequence[Evicted]) -> None:
         for ordinal, start, stop in ranges:
             gone = join(ordinal, np.arange(start, stop))
             self._tree.set(self._leaves(gone), np.zeros(len(gone)))
 
-    def prioritize(self, positions: Array, priorities: Array) -> None:
-        positions = positions.reshape(len(positions), -1)
-        priorities = np.asarray(priorities, np.float32).reshape(positions.shape)
+    def prioritize(self, firsts: Array, priorities: Array) -> None:
         if not (priorities >= 0).all():
             raise ReplayError('Priorities must be at least 0 and not NaN.')
-        index = self.store.index
-        there = positions != NONE
-        self._steps[self._leaves(positions[there])] = priorities[there]
-        self.store.write_priorities(positions[there], priorities[there])
-        span = np.arange(positions.shape[1])
-        run = there.all(1)
-        run[run] = (index.shift(positions[run, :1], span) == positions[run]).all(1)
-        self._reweigh(positions[run, 0], len(span))
-        self._reweigh(positions[~run][there[~run]], 1)
+        span = priorities.shape[1]
+        self.store.write(firsts, span, {PRIORITY.name: priorities})
+        self._weigh(firsts, self.store.index.length - 1, span, priorities)
 
     def rebuild(self) -> None:
         self._ring = 0
@@ -97,23 +88,25 @@ class Prioritized(Selector):
     def stats(self) -> dict[str, Any]:
         return {'priority_total': self._tree.total}
 
-    def _reweigh(self, firsts: Array, span: int) -> None:
-        """Weighs all items that contain one of the `span` rows from each of firsts."""
-        if len(firsts):
-            before = np.arange(1 - self.store.index.length, span)
-            self._weigh(self.store.index.shift(firsts[:, None], before))
+    def _weigh(
+        self, firsts: Array, before: int, span: int, priorities: Array | None = None
+    ) -> None:
+        """Weighs the items that start up to `before` rows before each of firsts [n].
 
-    def _weigh(self, starts: Array) -> None:
-        """Computes the weights of runs of items [B, N]; NONE where there is no row."""
+        The last one starts `span` - 1 rows after it. priorities: new ones [n, span] of
+        the rows from firsts on.
+        """
         index = self.store.index
-        if not starts.size:
-            return
-        valid = index.valid(starts)
-        ends = index.shift(starts[:, -1:], np.arange(1, index.length))
-        rows = np.concatenate([starts, ends], 1)
-        steps = np.where(rows == NONE, 0, self._steps[self._leaves(rows)])
-        weights = self._aggregate(steps.astype(np.float64))[valid]
-        self._tree.set(self._leaves(starts[valid]), weights)
+        offsets = np.arange(-before, span + index.length - 1)
+        rows = index.shift(firsts[:, None], offsets)
+        leaves = self._leaves(rows)
+        if priorities is not None:
+            self._steps[leaves[:, before : before + span]] = priorities
+        steps = np.where(rows == NONE, 0, self._steps[leaves])
+        starts = slice(0, before + span)
+        valid = index.valid(rows[:, starts])
+        weights = self._aggregate(steps.astype(np.float64))
+        self._tree.set(leaves[:, starts][valid], weights[valid])
 
     def _aggregate(self, steps: Array) -> Array:
         """Weights [B, N] of the windows over step priorities [B, N + L - 1]."""
@@ -143,9 +136,10 @@ class Prioritized(Selector):
             self._steps[self._leaves(rows)] = steps
         for row in np.flatnonzero(index.table['live']).tolist():
             record = index.table[row]
-            here = np.arange(record['first'], record['stop'])
-            if len(here):
-                self._weigh(join(row + index.base, here)[None])
+            count = int(record['stop'] - record['first'])
+            if count > 0:
+                first = join(row + index.base, record['first'])
+                self._weigh(first[None], 0, count)
         return True
 
     def _leaves(self, positions: Array) -> Array:

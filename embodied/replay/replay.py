@@ -175,17 +175,9 @@ class Replay(base.Replay):
         with self._lock:
             positions = self._store.find(ids)
             self._check_update(values, positions.shape)
-            there = positions != NONE
             self._traffic['updates'] += positions.size
-            self._traffic['stale'] += int(positions.size - there.sum())
-            if not there.any():
-                return
-            if values:
-                self._store.overwrite(
-                    positions[there], {k: v[there] for k, v in values.items()}
-                )
-            if priorities is not None:
-                self._selector.prioritize(positions, priorities)
+            self._traffic['stale'] += int((positions == NONE).sum())
+            self._write_update(positions, values, priorities)
 
     def stats(self) -> base.Metrics:
         """Content, and traffic since the last call."""
@@ -315,6 +307,29 @@ class Replay(base.Replay):
             return fresh
         drawn = self._selector.draw(self._rngs[mode], batch - len(fresh))
         return np.concatenate([fresh, drawn])
+
+    def _write_update(
+        self, positions: base.Array, values: base.Batch, priorities: base.Array | None
+    ) -> None:
+        """Positions [..., T]; values [..., T, ...]; priorities [..., T]."""
+        block = positions.reshape(-1, positions.shape[-1])
+        values = {
+            key: value.reshape(*block.shape, *value.shape[positions.ndim :])
+            for key, value in values.items()
+        }
+        if priorities is not None:
+            priorities = np.asarray(priorities, np.float32).reshape(block.shape)
+        for which, firsts, span in self._store.runs(block):
+            runs = (len(firsts), span)
+            if values:
+                part = {
+                    key: value[which].reshape(*runs, *value.shape[2:])
+                    for key, value in values.items()
+                }
+                self._store.write_latents(firsts, span, part)
+            if priorities is not None:
+                part = priorities[which].reshape(runs)
+                self._selector.prioritize(firsts, part)
 
     def _check_update(self, values: base.Batch, shape: tuple[int, ...]) -> None:
         schema = self._store.schema

@@ -30,6 +30,7 @@ ALIGN = 64  # bytes; one cache line
 # start of one; with nearly the same offset, a processor takes each load for one of the
 # stores it has just made and waits, which halves the speed of copies.
 OFFSET = 1024
+LARGE = 64 * 2**20  # bytes
 FREE = np.iinfo(np.int64).min  # ordinal of a chunk slot that is not in use
 
 HEADER = np.dtype(
@@ -127,7 +128,7 @@ class Segment:
         )
         latents, start = memory, spec.latent_body
         if not spec.latents_in_file:
-            latents, start = mmap.mmap(-1, spec.chunks * spec.latent_stride), 0
+            latents, start = _anonymous(spec.chunks * spec.latent_stride), 0
         self.columns |= _views(
             spec.schema.latents, spec, latents, start, spec.latent_offsets
         )
@@ -135,7 +136,7 @@ class Segment:
     @classmethod
     def create(cls, spec: SegmentSpec, path: Path | None, boot: str) -> 'Segment':
         """New, empty segment; the blocks of a file are reserved here and now."""
-        memory = mmap.mmap(-1, spec.nbytes) if path is None else _reserve(path, spec)
+        memory = _anonymous(spec.nbytes) if path is None else _reserve(path, spec)
         memory[HEADER.itemsize : HEADER.itemsize + len(spec.description)] = (
             spec.description
         )
@@ -198,6 +199,14 @@ def _describe(memory: Any, size: int) -> SegmentSpec:
     if size != spec.nbytes:
         raise BadSegment(f'it has {size} of {spec.nbytes} bytes')
     return spec
+
+
+def _anonymous(nbytes: int) -> mmap.mmap:
+    memory = mmap.mmap(-1, nbytes)
+    # Large pages make reads at random places faster; small segments would waste them.
+    if nbytes >= LARGE and hasattr(mmap, 'MADV_HUGEPAGE'):
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
 
 
 def _reserve(path: Path, spec: SegmentSpec) -> mmap.mmap:

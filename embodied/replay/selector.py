@@ -31,8 +31,8 @@ class Selector:
     def evicted(self, ranges: Sequence[Evicted]) -> None:
         """Rows are gone, and the items that started there."""
 
-    def prioritize(self, positions: Array, priorities: Array) -> None:
-        """Rows [B, T] got new priorities; NONE marks rows that are gone."""
+    def prioritize(self, firsts: Array, priorities: Array) -> None:
+        """Runs of rows from firsts [n] got new priorities [n, T]."""
 
     def rebuild(self) -> None:
         """The store was loaded: compute everything from its content."""

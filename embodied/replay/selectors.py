@@ -77,9 +77,9 @@ class Mixture(Selector):
         for part in self._parts:
             part.evicted(ranges)
 
-    def prioritize(self, positions: Array, priorities: Array) -> None:
+    def prioritize(self, firsts: Array, priorities: Array) -> None:
         for part in self._parts:
-            part.prioritize(positions, priorities)
+            part.prioritize(firsts, priorities)
 
     def rebuild(self) -> None:
         for part in self._parts:

@@ -107,20 +107,25 @@ class Store:
         return Appended(positions, starts, self.streams.count[slots], evicted)
 
     def plan(self, starts: Array, length: int) -> list[Piece]:
-        """Where the rows of the sequences from `starts` lie."""
-        table, base = self.index.table, self.index.base
+        """Where the rows of the sequences from `starts` lie, in order."""
         pieces = []
-        ordinals, indices = (x.tolist() for x in split(starts))
-        for row, (ordinal, index) in enumerate(zip(ordinals, indices, strict=True)):
+        ordinals, indices = split(starts)
+        chunks = self.index.table[ordinals - self.index.base]
+        keys = ('segment', 'slot', 'fill', 'next')
+        found = zip(*(chunks[key].tolist() for key in keys), strict=True)
+        begins = zip(ordinals.tolist(), indices.tolist(), found, strict=True)
+        for row, (ordinal, index, (number, slot, fill, after)) in enumerate(begins):
             offset = 0
-            while offset < length:
-                at = ordinal - base
-                count = min(length - offset, int(table['fill'][at]) - index)
-                segment = self.allocator.segments[int(table['segment'][at])]
-                slot = int(table['slot'][at])
+            while True:
+                count = min(length - offset, fill - index)
+                segment = self.allocator.segments[number]
                 pieces.append(Piece(ordinal, segment, slot, index, count, row, offset))
                 offset += count
-                ordinal, index = int(table['next'][at]), 0
+                if offset == length:
+                    break
+                ordinal, index = after, 0
+                chunk = self.index.table[ordinal - self.index.base]
+                number, slot, fill, after = (int(chunk[key]) for key in keys)
         return pieces
 
     def groups(self, positions: Array) -> Iterable[tuple[Segment, Array, Array, Array]]:
@@ -146,43 +151,57 @@ class Store:
             result[which] = segment.columns[name][slots, indices]
         return result
 
-    def overwrite(self, positions: Array, values: Batch) -> None:
-        """Writes columns in place; the row's version is odd while that happens."""
-        for segment, which, slots, indices in self.groups(positions):
-            version = segment.columns[VERSION.name]
-            before = version[slots, indices]
-            self._clear_broken(segment, slots, indices, before)
-            before &= ~np.uint32(1)
-            version[slots, indices] = before + np.uint32(1)
+    def runs(self, positions: Array) -> list[tuple[Array, Array, int]]:
+        """Splits positions [B, T] into runs of consecutive rows of one stream.
+
+        Returns which of them, as an index of [B, T, ...] values, the first row of each
+        run, and how many rows each has: whole lines of the block as far as possible,
+        single rows else. NONE is left out.
+        """
+        span = np.arange(positions.shape[1])
+        whole = (positions == self.index.shift(positions[:, :1], span)).all(1)
+        whole &= positions[:, 0] != NONE
+        single = (positions != NONE) & ~whole[:, None]
+        parts = [
+            (whole, positions[whole, 0], len(span)),
+            (single, positions[single], 1),
+        ]
+        return [part for part in parts if len(part[1])]
+
+    def write(self, firsts: Array, span: int, values: Batch) -> None:
+        """Overwrites columns of runs with values [runs, span, ...]."""
+        for _, segment, slot, begin, steps, row, offset in self.plan(firsts, span):
+            rows = slice(begin, begin + steps)
             for name, value in values.items():
-                segment.columns[name][slots, indices] = value[which]
-            version[slots, indices] = before + np.uint32(2)
+                segment.columns[name][slot, rows] = value[row, offset : offset + steps]
 
-    def _clear_broken(
-        self, segment: Segment, slots: Array, indices: Array, versions: Array
-    ) -> None:
-        """Zeros the latents of broken rows: an update may not bring all of them."""
-        broken = is_broken(versions)
-        if broken.any():
-            for column in segment.spec.schema.columns.values():
-                if column.latent:
-                    segment.columns[column.name][slots[broken], indices[broken]] = 0
-
-    def write_priorities(self, positions: Array, values: Array) -> None:
-        for segment, which, slots, indices in self.groups(positions):
-            segment.columns[PRIORITY.name][slots, indices] = values[which]
+    def write_latents(self, firsts: Array, span: int, values: Batch) -> None:
+        """The same with the rows' versions odd while that happens."""
+        for _, segment, slot, begin, steps, row, offset in self.plan(firsts, span):
+            rows = slice(begin, begin + steps)
+            version = segment.columns[VERSION.name][slot, rows]
+            before = version & ~np.uint32(1)
+            broken = is_broken(version)
+            version[:] = before + np.uint32(1)
+            if broken.any():  # an update may not bring all of the latents
+                for column in segment.spec.schema.columns.values():
+                    if column.latent:
+                        segment.columns[column.name][slot, rows][broken] = 0
+            for name, value in values.items():
+                segment.columns[name][slot, rows] = value[row, offset : offset + steps]
+            version[:] = before + np.uint32(2)
 
     def identify(self, pieces: list[Piece], ids: Array) -> None:
         """Writes the step ids [n, length, 20] of sequences: store, ordinal, index."""
-        ordinals = np.empty((*ids.shape[:2], 1), '>i8')
-        indices = np.empty((*ids.shape[:2], 1), '>u4')
-        count = np.arange(ids.shape[1])[:, None]
-        for ordinal, _, _, begin, steps, row, offset in pieces:
-            ordinals[row, offset : offset + steps] = ordinal
-            indices[row, offset : offset + steps] = begin + count[:steps]
+        steps = np.array([piece.steps for piece in pieces])
+        begins = np.array([piece.begin for piece in pieces])
+        ordinals = np.array([piece.ordinal for piece in pieces], '>i8')
+        jumps = np.repeat(begins - steps.cumsum() + steps, steps)
+        indices = (np.arange(len(jumps)) + jumps).astype('>u4')
+        shape = (*ids.shape[:2], -1)
         ids[..., :8] = np.frombuffer(self.allocator.prefix, np.uint8)
-        ids[..., 8:16] = ordinals.view(np.uint8)
-        ids[..., 16:] = indices.view(np.uint8)
+        ids[..., 8:16] = np.repeat(ordinals, steps).view(np.uint8).reshape(shape)
+        ids[..., 16:] = indices.view(np.uint8).reshape(shape)
 
     def find(self, ids: Array) -> Array:
         """Positions [...] of step ids [..., 20]; NONE where they are evicted."""
