@@ -14,9 +14,10 @@ def pytest_configure(config: pytest.Config) -> None:
         # Tests compile many programs and run each a few times.
         'JAX_DISABLE_MOST_OPTIMIZATIONS': '1',
     }
-    if config.cache is not None:
+    cache = getattr(config, 'cache', None)  # missing with `-p no:cacheprovider`
+    if cache is not None:
         settings |= {
-            'JAX_COMPILATION_CACHE_DIR': str(config.cache.mkdir('jax')),
+            'JAX_COMPILATION_CACHE_DIR': str(cache.mkdir('jax')),
             'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': str(FASTEST_CACHED),
         }
     for name, value in settings.items():
