@@ -82,9 +82,9 @@ class ParallelSettings(Settings):
         """Environments in one worker process."""
         if self.envs_per_worker > 0:
             return self.envs_per_worker
-        # Two workers per core keep the cores busy while some of them wait for actions.
-        workers = 2 * (os.cpu_count() or 1)
-        return -(-self.envs // workers)
+        # One worker per core: its environments keep it busy, and few messages are
+        # cheaper than many.
+        return -(-self.envs // (os.cpu_count() or 1))
 
     @property
     def workers(self) -> list[WorkerPlan]:
