@@ -1,10 +1,8 @@
-"""ZeroMQ client: whoever waits for an answer reads the socket, under one lock.
+"""ZeroMQ client: calls that survive lost connections and restarted servers.
 
-A socket is used by one thread at a time. Callers send directly; a caller that waits
-becomes the reader until its own answer is there, and passes the role on. Handing every
-call to an I/O thread and back would cost two context switches more, a third of the
-throughput of small calls. A keeper thread looks after what nobody waits for: events of
-the connection, deadlines, releases of slabs, and futures with callbacks.
+Callers send and read by themselves, see `SharedSocket`. A keeper thread looks after
+what nobody waits for: events of the connection, deadlines, releases of slabs, and
+futures with callbacks.
 """
 
 import collections
@@ -12,7 +10,6 @@ import functools
 import logging
 import math
 import secrets
-import select
 import threading
 import time
 from collections.abc import Callable
@@ -22,7 +19,7 @@ import zmq
 
 from embodied.core.errors import ConfigError
 
-from . import addresses, hello, security, sockets
+from . import addresses, hello, security
 from .errors import Disconnected, MessageError, Refused, RemoteError, Timeout
 from .futures import Future
 from .greeting import Greeting
@@ -30,17 +27,16 @@ from .interface import Client, Settings
 from .keys import ClientKeys
 from .mailbox import Mailbox
 from .packing import pack, unpack_value
+from .shared_socket import SharedSocket
 from .slabs import SlabPool, SlabReader
-from .wire import REPEAT, Kind, Parcel, unpack
+from .wire import REPEAT, Kind, Parcel
 
 __all__ = ['ZmqClient']
 
 log = logging.getLogger(__name__)
 
-EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
 MAX_METHOD, MAX_ROWS = 60, 2**32 - 1
 WAKE, STOP = 'wake', 'stop'
-LINGER = 500  # milliseconds for the last messages when closing
 
 
 class Call:
@@ -78,8 +74,8 @@ class ZmqClient(Client):
         encrypt: bool = True,
         settings: Settings | None = None,
     ) -> None:
-        self._address = addresses.parse(addr)
-        security.require_keys(self._address, keys, encrypt)
+        address = addresses.parse(addr)
+        security.require_keys(address, keys, encrypt)
         if maxinflight < 1:
             raise ConfigError(f'maxinflight={maxinflight}, it must be at least 1.')
         self._name = name
@@ -87,8 +83,10 @@ class ZmqClient(Client):
         self._timeout = timeout
         self._resend = resend
         self._settings = settings or Settings()
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self._socket = SharedSocket(
+            address, keys if encrypt else None, self._settings, self._handle
+        )
+        self._lock = self._socket.lock  # guards everything below
         self._calls: dict[int, Call] = {}  # by number, in order
         self._number = 0
         self._greeting = Greeting(
@@ -101,16 +99,11 @@ class ZmqClient(Client):
         self._ready = False
         self._epoch = 0
         self._error: Exception | None = None  # why no call will ever be answered
-        self._reading = False  # a thread blocks on the socket without the lock
-        self._followers = 0  # threads that wait for the one that reads
-        self._watching = False  # the keeper reads what nobody waits for
         self._keeper_due = math.inf  # when the keeper looks at deadlines again
         self._due: collections.deque[Callable[[], None]] = collections.deque()
         self._dropped: collections.deque[Exception] = collections.deque()
         self._counts = _counts()
         self._keeper_mail = Mailbox()
-        self._reader_mail = Mailbox()
-        self._open(keys if encrypt else None)
         self._keeper = threading.Thread(
             target=self._keep, name=f'{name}-keeper', daemon=True
         )
@@ -123,7 +116,7 @@ class ZmqClient(Client):
     def connect(self, timeout: float | None = None) -> None:
         if not self._block(lambda: self._ready or bool(self._error), timeout):
             raise Timeout(
-                f'No server answered {self._name} at {self._endpoint} within '
+                f'No server answered {self._name} at {self._socket.endpoint} within '
                 f'{timeout} s. Is it running, and do both sides use the same keys?'
             )
         if self._error:
@@ -168,6 +161,7 @@ class ZmqClient(Client):
         return {
             **counts,
             'inflight': len(self._calls),
+            'malformed': self._socket.malformed,
             'sendrate': counts['numsend'] / duration,
             'recvrate': counts['numrecv'] / duration,
             'waitmean': waited / max(counts['numrecv'], 1),
@@ -180,14 +174,12 @@ class ZmqClient(Client):
         self._block(lambda: future.completed, timeout)
 
     def watch(self) -> None:
-        self._watching = True
+        self._socket.watched = True
         self._keeper_mail.put(WAKE)
 
     def dropped(self, error: Exception) -> None:
         if not isinstance(error, Disconnected):
             self._dropped.append(error)
-
-    # Waiting and reading.
 
     def _block(
         self,
@@ -195,68 +187,12 @@ class ZmqClient(Client):
         timeout: float | None,
         then: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Waits, reading the socket if nobody else does; `then` runs in the lock."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        with self._lock:
-            while not done():
-                left = None if deadline is None else deadline - time.monotonic()
-                if not self._reading and self._receive():
-                    continue
-                if left is not None and left <= 0:
-                    return False
-                if self._reading:
-                    self._follow(left)
-                else:
-                    self._sleep(left)
-            then()
-            if self._followers:
-                self._changed.notify()  # One of them is the reader now.
-            if self._watching or not self._ready:
-                self._keeper_mail.put(WAKE)
-        self._run_callbacks()
-        return True
-
-    def _follow(self, timeout: float | None) -> None:
-        """Waits for the thread that reads."""
-        self._followers += 1
         try:
-            self._changed.wait(timeout)
+            return self._socket.block(done, timeout, then)
         finally:
-            self._followers -= 1
-
-    def _sleep(self, timeout: float | None) -> None:
-        """Blocks on the socket without the lock, until something happens to it."""
-        self._reading = True
-        self._lock.release()
-        try:
-            milliseconds = None if timeout is None else 1000 * timeout
-            ready = self._poller.poll(milliseconds)
-        finally:
-            self._lock.acquire()
-            self._reading = False
-        if self._mail_event in ready:
-            self._reader_mail.take()
-
-    def _receive(self) -> bool:
-        """Handles one message, if one has arrived.
-
-        Whoever is about to sleep calls this until it returns False: any use of the
-        socket may have swallowed the signal of its descriptor.
-        """
-        if self._sock.closed or not sockets.readable(self._sock):
-            return False
-        frames = sockets.receive(self._sock, head=1)
-        try:
-            self._handle(unpack(frames))
-        except MessageError as e:
-            self._counts['malformed'] += 1
-            log.warning('%s received a malformed message: %s', self._name, e)
-        return True
-
-    def _pump(self) -> None:
-        """Handles all messages that have arrived."""
-        while self._receive():
-            pass
+            if self._socket.watched or not self._ready:
+                self._keeper_mail.put(WAKE)  # It may be its turn to read.
+            self._run_callbacks()
 
     def _run_callbacks(self) -> None:
         """To be called without the lock after anything that completes calls."""
@@ -289,8 +225,7 @@ class ZmqClient(Client):
         self._calls[call.number] = call
         if self._ready:
             self._transmit(call)
-            if self._reading or self._watching:
-                self._pump()  # They sleep and may have missed a signal by our sending.
+            self._socket.catch_up()
         if call.deadline is not None and call.deadline < self._keeper_due:
             self._keeper_mail.put(WAKE)
 
@@ -304,16 +239,9 @@ class ZmqClient(Client):
             call.sent = True
 
     def _send(self, frames: list) -> bool:
-        """False when the connection is gone; its successor will send again."""
-        try:
-            sockets.send(self._sock, frames)
-        except zmq.Again:
-            # Perhaps ZeroMQ has not taken note of the new connection yet.
-            if not self._sock.poll(0, zmq.POLLOUT):
-                return False
-            sockets.send(self._sock, frames)
-        self._counts['numsend'] += 1
-        return True
+        sent = self._socket.send(frames)
+        self._counts['numsend'] += sent
+        return sent
 
     def _finish(self, number: int, value: Any, error: Exception | None) -> None:
         call = self._calls.pop(number, None)
@@ -324,14 +252,7 @@ class ZmqClient(Client):
         self._counts['waited'] += time.monotonic() - call.begun
         for fn in call.future.complete(value, error):
             self._due.append(functools.partial(fn, call.future))
-        self._tell()
-
-    def _tell(self) -> None:
-        """Something changed that others may wait for."""
-        if self._followers:
-            self._changed.notify_all()
-        if self._reading:
-            self._reader_mail.put(WAKE)
+        self._socket.tell()
 
     def _fail(self, error: Exception) -> None:
         """No call will be answered any more."""
@@ -340,7 +261,7 @@ class ZmqClient(Client):
         self._ready = False
         for number in list(self._calls):
             self._finish(number, None, self._error)
-        self._tell()
+        self._socket.tell()
 
     # Messages and events.
 
@@ -365,8 +286,7 @@ class ZmqClient(Client):
         elif parcel.kind == Kind.HELLO:
             # TCP can connect a port to itself, which would also keep the server from
             # ever binding to it.
-            self._sock.disconnect(self._endpoint)
-            self._sock.connect(self._endpoint)
+            self._socket.reconnect()
         elif parcel.kind != Kind.PROBE:
             raise MessageError(f'A server sent a message of kind {parcel.kind}.')
 
@@ -400,7 +320,7 @@ class ZmqClient(Client):
         for call in self._calls.values():
             call.holder = None  # Pack again: the server may map our slabs now.
             self._transmit(call)
-        self._tell()
+        self._socket.tell()
 
     def _note_release(self) -> Callable[[int], None]:
         """For finalizers, so it must take no lock: the keeper tells the server."""
@@ -424,29 +344,14 @@ class ZmqClient(Client):
         self._reader = None
         self._server_maps_ours = False
         if not self._resend:
-            error = Disconnected(f'{self._name} lost the server at {self._endpoint}.')
+            error = Disconnected(
+                f'{self._name} lost the server at {self._socket.endpoint}.'
+            )
             for call in [call for call in self._calls.values() if call.sent]:
                 self._finish(call.number, None, error)
-        self._tell()
+        self._socket.tell()
 
     # The keeper.
-
-    def _open(self, keys: ClientKeys | None) -> None:
-        address = self._address
-        local = address.ipc if address.loopback and not address.direct else None
-        self._endpoint = local or address.tcp
-        self._context = zmq.Context()
-        self._sock = self._context.socket(zmq.DEALER)
-        sockets.configure(self._sock, self._settings)
-        if keys and not local:
-            security.encrypt_client(self._sock, keys)
-        self._monitor = self._sock.get_monitor_socket(EVENTS)
-        self._signal = sockets.descriptor(self._sock)
-        self._poller = select.poll()
-        self._poller.register(self._signal, select.POLLIN)
-        self._poller.register(self._reader_mail.fileno(), select.POLLIN)
-        self._mail_event = (self._reader_mail.fileno(), select.POLLIN)
-        self._sock.connect(self._endpoint)
 
     def _keep(self) -> None:
         try:
@@ -461,27 +366,23 @@ class ZmqClient(Client):
             raise
         finally:
             with self._lock:
-                self._sock.disable_monitor()
-                self._context.destroy(linger=LINGER)
+                self._socket.close()
                 self._pool.close()
                 self._greeting.close()
 
     def _turn(self) -> bool:
-        items: list = [(self._monitor, zmq.POLLIN)]
-        items.append((self._keeper_mail.fileno(), zmq.POLLIN))
         with self._lock:
-            if not self._reading and (self._watching or not self._ready):
-                items.append((self._signal, zmq.POLLIN))
+            messages = self._socket.watched or not self._ready
             timeout = self._keeper_timeout()
-        zmq.zmq_poll(items, timeout)
+        self._socket.wait_for_events(self._keeper_mail, messages, timeout)
         mail = self._keeper_mail.take()
         with self._lock:
-            while event := sockets.next_event(self._monitor):
-                self._event(event[0])
+            while (event := self._socket.next_event()) is not None:
+                self._event(event)
             for item in mail:
                 if isinstance(item, tuple) and item[0] is self._holder:
                     self._send(Parcel(Kind.RELEASE, item[1]).frames())
-            self._pump()
+            self._socket.pump()
             self._expire()
             if STOP in mail:
                 self._send(Parcel(Kind.BYE).frames())
@@ -489,7 +390,8 @@ class ZmqClient(Client):
         return STOP in mail
 
     def _event(self, event: int) -> None:
-        self._pump()  # Answers that came before must not be lost with the connection.
+        # Answers that came before must not be lost with the connection.
+        self._socket.pump()
         self._lose()
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED and not self._error:
             self._send(self._greeting.hello().frames())
@@ -512,5 +414,5 @@ class ZmqClient(Client):
 
 
 def _counts() -> dict[str, float]:
-    names = ('numsend', 'numrecv', 'late', 'malformed', 'waited')
+    names = ('numsend', 'numrecv', 'late', 'waited')
     return {**dict.fromkeys(names, 0), 'since': time.monotonic()}

@@ -184,6 +184,36 @@ def test_results_time_out_and_can_be_waited_for_again(backend, serve, connect):
     assert future.result(DEADLINE)
 
 
+def test_a_wait_that_times_out_passes_the_reading_on(backend, serve, connect):
+    """No lost wake-ups: the thread that reads for all may leave at any moment."""
+    first, second = threading.Event(), threading.Event()
+    serve(
+        transport_=backend,
+        f=lambda: first.wait(DEADLINE),
+        g=lambda: second.wait(DEADLINE),
+    )
+    client = connect(transport=backend)
+    impatient, patient = client.f(), client.g()
+    started, answers = threading.Event(), []
+
+    def leave_soon():
+        started.set()
+        with pytest.raises(transport.Timeout):
+            impatient.result(0.3)
+        second.set()
+
+    reader = threading.Thread(target=leave_soon)
+    reader.start()
+    assert started.wait(DEADLINE)
+    follower = threading.Thread(target=lambda: answers.append(patient.result()))
+    follower.start()
+    for thread in (reader, follower):
+        thread.join(DEADLINE)
+    assert answers == [True]
+    first.set()
+    assert impatient.result(DEADLINE)
+
+
 def test_calls_end_at_their_deadline(backend, serve, connect):
     release = threading.Event()
     serve(transport_=backend, f=lambda: release.wait(DEADLINE), g=lambda: 1)

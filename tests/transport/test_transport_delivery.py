@@ -76,9 +76,8 @@ def test_without_resend_a_lost_server_ends_the_calls(backend, child, connect, ad
 
 def lose_connection(client):
     """Cuts the wire of a client as a network would, then lets it come back."""
-    with client._lock:
-        client._sock.disconnect(client._endpoint)
-        client._sock.connect(client._endpoint)
+    with client._socket.lock:
+        client._socket.reconnect()
 
 
 def test_a_repeated_request_gets_the_stored_reply(serve, connect):

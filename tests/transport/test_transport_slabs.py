@@ -160,6 +160,7 @@ def test_a_killed_receiver_leaves_nothing_behind(serve, child, addr):
         holder.wait()
         await_departure(server, addr)
     assert server.stats()['slabs'] == 0
+    gc.collect()
     assert open_slabs(os.getpid()) == before
     assert not [name for name in os.listdir('/dev/shm') if 'dreamer' in name]
 

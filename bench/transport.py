@@ -1,0 +1,364 @@
+"""Transport: latency, fairness, large replies, batches, idle cost, and yardsticks.
+
+    python bench/transport.py                  everything, about two minutes
+    python bench/transport.py latency large    some of it
+
+One JSON line per figure on stdout. The stock portal library, a bare ROUTER/DEALER loop
+and memcpy are measured in the same run: machines differ, ratios less so.
+"""
+
+import argparse
+import contextlib
+import json
+import multiprocessing as mp
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import psutil
+import zmq
+
+from embodied import transport
+from embodied.transport import keys as keys_lib
+
+DEADLINE = 60.0
+SECONDS = 3.0  # per figure
+LATENCY_CALLS = 3000
+FAIR_CLIENTS, FAIR_PROCESSES = 64, 4
+CLIENTS = 16
+LARGE_SHAPE = (16, 65, 64, 64, 3)  # uint8, 12.8 MB
+LOOKAHEAD = 2
+IDLE_SECONDS = 10.0
+BATCH = 8
+SMALL = np.zeros(1024, np.uint8)
+CONTEXT = mp.get_context('spawn')
+
+
+def observation(rows: int) -> dict[str, np.ndarray]:
+    shape = (rows,) if rows else ()
+    return {
+        'image': np.zeros((*shape, 64, 64, 3), np.uint8),
+        'reward': np.zeros(shape, np.float32),
+        'is_first': np.zeros(shape, bool),
+    }
+
+
+# Servers, each in a process of its own.
+
+
+def serve_ours(addr: str, options: dict, ready: Any) -> None:
+    large = np.zeros(LARGE_SHAPE, np.uint8)
+    server = transport.Server(addr, **options)
+    server.bind('echo', lambda x: x)
+    server.bind('inline', lambda x: x, workers=0)
+    server.bind('large', lambda: large)
+    server.bind_batched('act', lambda obs: {'action': obs['reward']}, batch=BATCH)
+    server.bind_batched('act8', lambda obs: {'action': obs['reward']}, batch=8 * BATCH)
+    server.start(block=False)
+    ready.set()
+    server.wait()
+
+
+def serve_portal(port: int, ready: Any) -> None:
+    import portal
+
+    large = np.zeros(LARGE_SHAPE, np.uint8)
+    server = portal.Server(port, logging=False)
+    server.bind('echo', lambda x: x)
+    server.bind('large', lambda: large)
+    ready.set()
+    server.start()
+
+
+def serve_bare(endpoint: str, ready: Any) -> None:
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as sock:
+        sock.bind(endpoint)
+        ready.set()
+        while True:
+            route, data = sock.recv_multipart()
+            sock.send_multipart([route, data if len(data) < 4096 else data[:100]])
+
+
+@contextlib.contextmanager
+def running(target: Callable, *args: Any) -> Iterator[mp.Process]:
+    ready = CONTEXT.Event()
+    process = CONTEXT.Process(target=target, args=(*args, ready), daemon=True)
+    process.start()
+    assert ready.wait(DEADLINE)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join()
+
+
+# Figures.
+
+
+def latency() -> None:
+    addr = f'localhost:{transport.free_port()}'
+    with running(serve_ours, addr, {}), transport.Client(addr) as client:
+        ours = percentiles(lambda: client.echo(SMALL).result(DEADLINE))
+        inline = percentiles(lambda: client.inline(SMALL).result(DEADLINE))
+    endpoint = f'ipc://@bench-{transport.free_port()}'
+    with running(serve_bare, endpoint), bare_client(endpoint) as sock:
+        data = SMALL.tobytes()
+        bare = percentiles(lambda: (sock.send(data), sock.recv()))
+    with portal_client() as client:
+        stock = percentiles(lambda: client.echo(SMALL).result())
+    for name, value in (('worker', ours), ('io_thread', inline)):
+        report(
+            f'latency_1kb_{name}',
+            p50_ms=value[0],
+            p99_ms=value[1],
+            bare_p50_ms=bare[0],
+            portal_p50_ms=stock[0],
+            ratio_to_portal=value[0] / stock[0],
+            bar='ratio_to_portal <= 0.25',
+        )
+
+
+def fairness() -> None:
+    addr = f'localhost:{transport.free_port()}'
+    per_process = FAIR_CLIENTS // FAIR_PROCESSES
+    with running(serve_ours, addr, {}):
+        counts = in_processes(FAIR_PROCESSES, count_fair, addr, per_process)
+    rates = np.concatenate(counts) / SECONDS
+    report(
+        'fairness_64_clients',
+        total_per_s=rates.sum(),
+        slowest_to_mean=rates.min() / rates.mean(),
+        bar='slowest_to_mean >= 0.25',
+    )
+
+
+def large() -> None:
+    source = np.zeros(LARGE_SHAPE, np.uint8)
+    target = np.ones(LARGE_SHAPE, np.uint8)
+    memcpy = rate(lambda: np.copyto(target, source)) * source.nbytes / 1e9
+    with tempfile.TemporaryDirectory() as folder:
+        keys = keys_lib.create(folder)
+        inline = {'settings': transport.Settings(slab_bytes=0)}
+        cases = [
+            ('slabs', 'localhost', {}, {}, 'gb_per_s >= min(4, 0.35 * memcpy)'),
+            ('tcp', 'tcp://127.0.0.1', inline, inline, 'gb_per_s >= 2'),
+            (
+                'curve',
+                'tcp://127.0.0.1',
+                {**inline, 'keys': keys.server},
+                {**inline, 'keys': keys.client},
+                'reported',
+            ),
+        ]
+        for name, host, server_options, client_options, bar in cases:
+            addr = f'{host}:{transport.free_port()}'
+            with (
+                running(serve_ours, addr, server_options),
+                transport.Client(addr, **client_options) as client,
+            ):
+                speed = large_speed(client)
+            report(
+                f'large_replies_{name}',
+                gb_per_s=speed,
+                memcpy_gb_per_s=memcpy,
+                ratio_to_memcpy=speed / memcpy,
+                bar=bar,
+            )
+    with portal_client() as client:
+        speed = large_speed(client)
+    report('large_replies_stock_portal', gb_per_s=speed, memcpy_gb_per_s=memcpy)
+
+
+def batches() -> None:
+    endpoint = f'ipc://@bench-{transport.free_port()}'
+    with running(serve_bare, endpoint):
+        bare = sum(in_processes(CLIENTS, count_bare, endpoint)) / SECONDS
+    for rows, bar in ((0, 'ratio_to_bare >= 0.6'), (8, 'rows_per_s >= 25000')):
+        addr = f'localhost:{transport.free_port()}'
+        with running(serve_ours, addr, {}):
+            calls = sum(in_processes(CLIENTS, count_batched, addr, rows)) / SECONDS
+        report(
+            f'batched_12kb_{max(rows, 1)}_rows',
+            messages_per_s=calls,
+            rows_per_s=calls * max(rows, 1),
+            bare_messages_per_s=bare,
+            ratio_to_bare=calls / bare,
+            bar=bar,
+        )
+
+
+def idle() -> None:
+    addr = f'localhost:{transport.free_port()}'
+    with running(serve_ours, addr, {}) as server:
+        gate, ready = CONTEXT.Event(), CONTEXT.Semaphore(0)
+        processes = [
+            CONTEXT.Process(target=rest, args=(addr, ready, gate), daemon=True)
+            for _ in range(CLIENTS)
+        ]
+        [process.start() for process in processes]
+        [ready.acquire() for _ in processes]
+        watched = [psutil.Process(p.pid) for p in (server, *processes)]
+        before = sum(cpu_seconds(process) for process in watched)
+        gate.wait(IDLE_SECONDS)
+        used = sum(cpu_seconds(process) for process in watched) - before
+        gate.set()
+        [process.join() for process in processes]
+    report(
+        'idle_16_clients_and_server',
+        percent_of_a_core=100 * used / IDLE_SECONDS,
+        bar='percent_of_a_core < 1',
+    )
+
+
+# Clients.
+
+
+def count_fair(addr: str, clients: int, start: Any) -> np.ndarray:
+    counts = np.zeros(clients, int)
+    begin = threading.Barrier(clients + 1)
+
+    def loop(index: int) -> None:
+        with transport.Client(addr) as client:
+            client.connect(DEADLINE)
+            begin.wait()
+            counts[index] = count(lambda: client.echo(SMALL).result(DEADLINE))
+
+    threads = [threading.Thread(target=loop, args=(i,)) for i in range(clients)]
+    [thread.start() for thread in threads]
+    start()
+    begin.wait()
+    [thread.join() for thread in threads]
+    return counts
+
+
+def count_bare(endpoint: str, start: Any) -> int:
+    data = observation(0)['image'].tobytes()
+    with bare_client(endpoint) as sock:
+        call = lambda: (sock.send(data), sock.recv())
+        call()
+        start()
+        return count(call)
+
+
+def count_batched(addr: str, rows: int, start: Any) -> int:
+    obs = observation(rows)
+    method = 'act8' if rows else 'act'
+    with transport.Client(addr) as client:
+        call = lambda: client.call(method, obs, rows=rows).result(DEADLINE)
+        call()
+        start()
+        return count(call)
+
+
+def rest(addr: str, ready: Any, gate: Any) -> None:
+    with transport.Client(addr) as client:
+        client.echo(SMALL).result(DEADLINE)
+        ready.release()
+        gate.wait()
+
+
+def large_speed(client: Any) -> float:
+    """GB/s with some calls ahead; every page that arrives is read."""
+    ahead = [client.large() for _ in range(LOOKAHEAD)]
+
+    def fetch() -> None:
+        ahead.append(client.large())
+        array = ahead.pop(0).result()
+        array.reshape(-1)[::4096].sum()
+
+    return rate(fetch) * np.prod(LARGE_SHAPE) / 1e9
+
+
+@contextlib.contextmanager
+def bare_client(endpoint: str) -> Iterator[zmq.Socket]:
+    with zmq.Context() as context, context.socket(zmq.DEALER) as sock:
+        sock.connect(endpoint)
+        yield sock
+
+
+@contextlib.contextmanager
+def portal_client() -> Iterator[Any]:
+    import portal
+
+    port = transport.free_port()
+    with running(serve_portal, port):
+        client = portal.Client(port, logging=False)
+        client.connect()
+        yield client
+        client.close()
+
+
+# Measuring.
+
+
+def percentiles(call: Callable[[], Any]) -> tuple[float, float]:
+    times = []
+    for _ in range(LATENCY_CALLS):
+        start = time.perf_counter()
+        call()
+        times.append(1000 * (time.perf_counter() - start))
+    p50, p99 = np.percentile(times[LATENCY_CALLS // 10 :], [50, 99])
+    return float(p50), float(p99)
+
+
+def count(call: Callable[[], Any]) -> int:
+    calls, end = 0, time.perf_counter() + SECONDS
+    while time.perf_counter() < end:
+        call()
+        calls += 1
+    return calls
+
+
+def rate(call: Callable[[], Any]) -> float:
+    for _ in range(5):
+        call()
+    start = time.perf_counter()
+    return count(call) / (time.perf_counter() - start)
+
+
+def in_processes(number: int, fn: Callable, *args: Any) -> list:
+    """Results of a function in many processes that begin together."""
+    barrier, results = CONTEXT.Barrier(number), CONTEXT.Queue()
+    processes = [
+        CONTEXT.Process(target=enter, args=(fn, args, barrier, results), daemon=True)
+        for _ in range(number)
+    ]
+    [process.start() for process in processes]
+    values = [results.get(timeout=DEADLINE) for _ in processes]
+    [process.join() for process in processes]
+    return values
+
+
+def enter(fn: Callable, args: tuple, barrier: Any, results: Any) -> None:
+    results.put(fn(*args, barrier.wait))
+
+
+def cpu_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return times.user + times.system
+
+
+def report(name: str, bar: str = '', **figures: float) -> None:
+    plain = {key: round(float(value), 4) for key, value in figures.items()}
+    print(json.dumps({'bench': f'transport/{name}', **plain, 'bar': bar}), flush=True)
+
+
+FIGURES = {f.__name__: f for f in (latency, fairness, large, batches, idle)}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('figures', nargs='*', metavar='|'.join(FIGURES))
+    args = parser.parse_args(argv)
+    unknown = set(args.figures) - set(FIGURES)
+    if unknown:
+        parser.error(f'unknown figures {sorted(unknown)}, there are {list(FIGURES)}')
+    for name in args.figures or FIGURES:
+        FIGURES[name]()
+
+
+if __name__ == '__main__':
+    main()
