@@ -1,5 +1,6 @@
 """Parts for tests of actor and environment workers: agents, environments, servers."""
 
+import functools
 import threading
 from collections import namedtuple
 
@@ -132,21 +133,34 @@ class Env:
 class Peers:
     """Real servers in the place of replay and logger, which note what they are told.
 
-    `open` lets them answer; `stop_at` is the number of steps that end the run.
+    Each method answers while its event in `open` is set; `stop_at` is the number of
+    steps that end the run.
     """
 
     def __init__(self, args, stop_at=10**9):
         self.rows = {'add_batch': [], 'add_batch_eval': []}
         self.transitions, self.metrics = [], []
         self.stop_at = stop_at
+        self.failing = False
         self.change = threading.Condition()
-        self.open = {'replay': threading.Event(), 'logger': threading.Event()}
-        for event in self.open.values():
-            event.set()
-        self._servers = [
-            self._serve('replay', args.replay_addr, self.rows),
-            self._serve('logger', args.logger_addr, ('tran', 'add')),
-        ]
+        methods = {
+            'replay': {
+                name: functools.partial(self._add_batch, name) for name in self.rows
+            },
+            'logger': {'tran': self._tran, 'add': self._add},
+        }
+        self.open = {}
+        self._servers = []
+        for role, bound in methods.items():
+            server = transport.Server(
+                args[f'{role}_addr'], role, args.get('transport', 'zmq')
+            )
+            for name, fn in bound.items():
+                self.open[name] = threading.Event()
+                self.open[name].set()
+                server.bind(name, functools.partial(self._handle, name, fn))
+            server.start(block=False)
+            self._servers.append(server)
 
     def __enter__(self):
         return self
@@ -165,29 +179,19 @@ class Peers:
         with self.change:
             assert self.change.wait_for(condition, DEADLINE)
 
-    def _serve(self, name, addr, methods):
-        server = transport.Server(addr, name)
-        for method in methods:
-            server.bind(method, self._handler(name, method))
-        server.start(block=False)
-        return server
+    def _handle(self, name, fn, *args):
+        assert self.open[name].wait(DEADLINE)
+        with self.change:
+            answer = fn(*args)
+            self.change.notify_all()
+            return answer
 
-    def _handler(self, name, method):
-        note = {'tran': self._tran, 'add': self._add}.get(method)
-
-        def handle(*args):
-            assert self.open[name].wait(DEADLINE)
-            with self.change:
-                answer = note(*args) if note else self._rows(method, *args)
-                self.change.notify_all()
-                return answer
-
-        return handle
-
-    def _rows(self, method, steps, streams, serials):
+    def _add_batch(self, name, steps, streams, serials):
+        if self.failing:
+            raise ArithmeticError('replay is failing')
         for i, (stream, serial) in enumerate(zip(streams, serials, strict=True)):
             row = {k: v[i] for k, v in steps.items()}
-            self.rows[method].append((int(stream), int(serial), row))
+            self.rows[name].append((int(stream), int(serial), row))
         return {'steps': self.steps, 'stop': self.steps >= self.stop_at}
 
     def _tran(self, transitions, envids, is_eval, steps):
