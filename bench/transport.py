@@ -82,6 +82,16 @@ def serve_bare(endpoint: str, ready: Any) -> None:
             sock.send_multipart([route, data if len(data) < 4096 else data[:100]])
 
 
+def serve_bare_large(endpoint: str, ready: Any) -> None:
+    large = np.zeros(LARGE_SHAPE, np.uint8)
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as sock:
+        sock.bind(endpoint)
+        ready.set()
+        while True:
+            sock.send(sock.recv_multipart()[0], zmq.SNDMORE)
+            sock.send(large, copy=False)
+
+
 @contextlib.contextmanager
 def running(target: Callable, *args: Any) -> Iterator[mp.Process]:
     ready = CONTEXT.Event()
@@ -139,6 +149,7 @@ def large() -> None:
     source = np.zeros(LARGE_SHAPE, np.uint8)
     target = np.ones(LARGE_SHAPE, np.uint8)
     memcpy = rate(lambda: np.copyto(target, source)) * source.nbytes / 1e9
+    bare = bare_large_speed()
     with tempfile.TemporaryDirectory() as folder:
         keys = keys_lib.create(folder)
         inline = {'settings': transport.Settings(slab_bytes=0)}
@@ -164,7 +175,9 @@ def large() -> None:
                 f'large_replies_{name}',
                 gb_per_s=speed,
                 memcpy_gb_per_s=memcpy,
+                bare_tcp_gb_per_s=bare,
                 ratio_to_memcpy=speed / memcpy,
+                ratio_to_bare_tcp=speed / bare,
                 bar=bar,
             )
     with portal_client() as client:
@@ -270,6 +283,19 @@ def large_speed(client: Any) -> float:
         array.reshape(-1)[::4096].sum()
 
     return rate(fetch) * np.prod(LARGE_SHAPE) / 1e9
+
+
+def bare_large_speed() -> float:
+    endpoint = f'tcp://127.0.0.1:{transport.free_port()}'
+    with running(serve_bare_large, endpoint), bare_client(endpoint) as sock:
+        [sock.send(b'') for _ in range(LOOKAHEAD)]
+
+        def fetch() -> None:
+            sock.send(b'')
+            frame = sock.recv(copy=False)
+            np.frombuffer(frame.buffer, np.uint8)[::4096].sum()
+
+        return rate(fetch) * np.prod(LARGE_SHAPE) / 1e9
 
 
 @contextlib.contextmanager
