@@ -9,6 +9,7 @@ reach, `ok` whether it does.
 """
 
 import argparse
+import functools
 import json
 import mmap
 import os
@@ -24,7 +25,7 @@ from embodied.replay import Replay, selectors
 
 BATCH, LENGTH, STREAMS = 16, 65, 16
 FRAME = (64, 64, 3)
-ROUNDS = 5
+ROUNDS = 8
 
 
 def main():
@@ -104,20 +105,15 @@ def bench_images(home, steps):
     """Batches of image sequences from a small and a large folder."""
     few = filled(home / 'few', 20_000)
     many = filled(home / 'many', steps)
-    frames = np.zeros((20_000, *FRAME), np.uint8) + np.uint8(1)
-    out = np.empty((BATCH, LENGTH, *FRAME), np.uint8)
+    frames = np.ones((20_000, *FRAME), np.uint8)
+    target = np.empty((BATCH, LENGTH, *FRAME), np.uint8)
     rng = np.random.default_rng(0)
-
-    def slices(_):
-        for row, start in enumerate(rng.integers(0, 20_000 - LENGTH, BATCH)):
-            out[row] = frames[start : start + LENGTH]
-
-    buffers = {id(r): r.sample(BATCH) for r in (few, many)}
     touch(few), touch(many)
+    batch = few.sample(BATCH)
     plain, small, large = best(
-        slices,
-        lambda _: few.sample(BATCH, out=buffers[id(few)]),
-        lambda _: many.sample(BATCH, out=buffers[id(many)]),
+        functools.partial(copy_slices, frames, target, rng),
+        functools.partial(sample_into, few, batch),
+        functools.partial(sample_into, many, many.sample(BATCH)),
     )
     line('sample_images', small, 'batches/s', yardstick=plain, bar=0.6)
     line('sample_images_large', large, 'batches/s', yardstick=small, bar=0.85)
@@ -128,35 +124,42 @@ def bench_images(home, steps):
     start = time.perf_counter()
     many = opened(home / 'many')
     line('open_folder', time.perf_counter() - start, 'seconds', bar=1.0, below=True)
-    cold = rate(
-        lambda _: many.sample(BATCH, out=buffers[id(few)]), 30, time.perf_counter
-    )
+    cold = rate(functools.partial(sample_into, many, batch), 30, time.perf_counter)
     line('sample_images_from_disk', cold, 'batches/s', yardstick=plain)
     many.close()
     many = opened(home / 'many')
-    touched = rate(lambda _: many.sample(BATCH, out=buffers[id(few)]), 50)
+    touched = rate(functools.partial(sample_into, many, batch), 50)
     line('sample_images_first_touch', touched, 'batches/s', yardstick=plain)
     many.close()
 
 
 def bench_small_steps(steps):
-    """Steps of 1 KB, in memory."""
-    replays = []
-    for count in (40_000, steps):
+    """Steps of 1 KB, in memory; bare copies show what the caches alone make of it."""
+    rng = np.random.default_rng(0)
+    out = np.empty((BATCH, LENGTH, 256), np.float32)
+    sampled, copied = [], []
+    for count in (20_000, steps):
         replay = Replay(LENGTH)
-        block = {'vector': np.ones((500, 256), np.float32)}
-        for _ in range(count // 500):
-            replay.add_batch(block, range(500))
-        replays.append(replay)
-    few, many = replays
-    few_out, many_out = few.sample(BATCH), many.sample(BATCH)
-    small, large = best(
-        lambda _: few.sample(BATCH, out=few_out),
-        lambda _: many.sample(BATCH, out=many_out),
-        calls=400,
-    )
-    line('sample_small_steps', small, 'batches/s')
+        block = {'vector': np.ones((100, 256), np.float32)}
+        for _ in range(count // 100):
+            replay.add_batch(block, range(100))
+        sampled.append(functools.partial(sample_into, replay, replay.sample(BATCH)))
+        copied.append(
+            functools.partial(copy_slices, np.ones((count, 256), np.float32), out, rng)
+        )
+    small, large, bare_small, bare_large = best(*sampled, *copied, calls=300)
+    line('sample_small_steps', small, 'batches/s', yardstick=bare_small)
     line('sample_small_steps_large', large, 'batches/s', yardstick=small, bar=0.85)
+    line('bare_small_steps_large', bare_large, 'batches/s', yardstick=bare_small)
+
+
+def sample_into(replay, out, _):
+    replay.sample(BATCH, out=out)
+
+
+def copy_slices(source, out, rng, _):
+    for row, start in enumerate(rng.integers(0, len(source) - LENGTH, BATCH)):
+        out[row] = source[start : start + LENGTH]
 
 
 def bench_priorities(steps):
@@ -166,8 +169,8 @@ def bench_priorities(steps):
     by_priority = filled(None, steps // 4, chosen)
     out, other = uniform.sample(BATCH), by_priority.sample(BATCH)
     plain, ours = best(
-        lambda _: uniform.sample(BATCH, out=out),
-        lambda _: by_priority.sample(BATCH, out=other),
+        functools.partial(sample_into, uniform, out),
+        functools.partial(sample_into, by_priority, other),
     )
     line('sample_prioritized', ours, 'batches/s', yardstick=plain, bar=0.5)
     data = {'stepid': other['stepid'][:, 1:], 'priority': np.ones((BATCH, LENGTH - 1))}

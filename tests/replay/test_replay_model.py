@@ -235,7 +235,7 @@ ReplayMachine.TestCase.settings = settings(
     max_examples=40, stateful_step_count=25, deadline=None
 )
 LongReplayMachine.TestCase.settings = settings(
-    max_examples=1000, stateful_step_count=60, deadline=None
+    max_examples=500, stateful_step_count=50, deadline=None
 )
 TestReplayAgainstModel = ReplayMachine.TestCase
 TestReplayAgainstModelAtLength = pytest.mark.long(LongReplayMachine.TestCase)
