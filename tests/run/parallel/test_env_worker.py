@@ -1,0 +1,355 @@
+"""Workers send what is ready, do what they are told and leave when asked to."""
+
+import functools
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+
+import elements
+import numpy as np
+import pytest
+from acting_parts import Env
+from data_parts import DEADLINE, Worker, make_args
+
+from embodied import transport
+from embodied.core.errors import ConfigError, EnvError, RoleError, SpaceError
+from embodied.run.parallel import parallel_env, parallel_envs
+from embodied.run.parallel.env import run_worker
+from embodied.run.parallel.group import InlineGroup, ThreadGroup, make_group
+from embodied.run.parallel.settings import WorkerPlan
+
+ACTION = {'action': np.int32(7), 'reset': np.bool_(False)}
+RESET = {'action': np.int32(0), 'reset': np.bool_(True)}
+
+
+class FakeActor:
+    """A real server in the place of the actor, which notes each row.
+
+    The action tells environment and serial; all stop after `rows` rows. Rows for
+    which `unknown` says so are answered with reset.
+    """
+
+    def __init__(self, args, rows=10**9, periods=10**9, unknown=lambda *row: False):
+        self.rows, self.left, self.evaluations = [], [], []
+        self.messages = []  # environments of each message
+        self.limit, self.periods, self.unknown = rows, periods, unknown
+        self.change = threading.Condition()
+        self.server = transport.Server(args.actor_addr, 'actor')
+        for method in ('act', 'act_eval'):
+            handler = functools.partial(self._act, method)
+            # Each message is a batch of its own.
+            self.server.bind_batched(method, handler, batch=100, max_wait=0.0)
+        self.server.bind('evaluate', self._evaluate)
+        self.server.bind('leave', self._leave)
+
+    def __enter__(self):
+        self.server.start(block=False)
+        return self
+
+    def __exit__(self, *exc):
+        self.server.close()
+
+    def of(self, envid):
+        return [row for row in self.rows if row[1] == envid]
+
+    def wait_for(self, condition):
+        with self.change:
+            assert self.change.wait_for(condition, DEADLINE)
+
+    def _act(self, method, origin, obs):
+        count = len(origin['envid'])
+        with self.change:
+            reset = obs['is_last'].copy()
+            for i in range(count):
+                envid, serial = int(origin['envid'][i]), int(origin['serial'][i])
+                session = origin['session'][i].tobytes()
+                row = {k: v[i] for k, v in obs.items()}
+                self.rows.append((method, envid, serial, session, row))
+                reset[i] |= self.unknown(envid, serial)
+            self.messages.append(origin['envid'].tolist())
+            self.change.notify_all()
+            stop = np.full(count, len(self.rows) >= self.limit)
+        action = 1000 * (origin['envid'] + 1) + origin['serial'].astype(np.int32)
+        return {'acts': {'action': action}, 'reset': reset, 'stop': stop}
+
+    def _evaluate(self, session, period):
+        with self.change:
+            self.evaluations.append((period, len(self.rows)))
+        return {'period': period + 1, 'stop': period + 1 >= self.periods}
+
+    def _leave(self, session):
+        with self.change:
+            self.left.append(session.tobytes())
+            self.change.notify_all()
+
+
+def plan(*envids, is_eval=False):
+    return WorkerPlan(envids, is_eval)
+
+
+GROUPS = {'alone': (0,), 'together': (0, 1, 2)}
+
+
+@pytest.mark.parametrize('envids', GROUPS.values(), ids=GROUPS)
+def test_every_row_says_where_it_comes_from(tmp_path, envids):
+    args = make_args(tmp_path)
+    with FakeActor(args, rows=60) as actor:
+        run_worker(Env, plan(*envids), args)
+        actor.wait_for(lambda: actor.left)
+    assert {row[0] for row in actor.rows} == {'act'}
+    sessions = {row[3] for row in actor.rows}
+    assert len(sessions) == 1
+    assert actor.left == list(sessions)
+    for envid in envids:
+        rows = actor.of(envid)
+        assert [row[2] for row in rows] == list(range(len(rows)))
+        assert {int(row[4]['index']) for row in rows} == {envid}
+        assert [int(row[4]['step']) for row in rows] == [
+            i % 4 for i in range(len(rows))
+        ]
+        done = [int(row[4]['done']) for row in rows]
+        assert done == [0] + [1000 * (envid + 1) + i for i in range(len(rows) - 1)]
+
+
+def test_two_workers_have_two_sessions(tmp_path):
+    args = make_args(tmp_path)
+    with FakeActor(args, rows=10) as actor:
+        for envid in (0, 1):
+            run_worker(Env, plan(envid), args)
+    assert len({row[3] for row in actor.rows}) == 2
+
+
+def test_an_environment_starts_anew_when_it_is_told_to(tmp_path):
+    args = make_args(tmp_path)
+    with FakeActor(args, rows=8, unknown=lambda envid, serial: serial == 1) as actor:
+        run_worker(Env, plan(0), args)
+    steps = [int(row[4]['step']) for row in actor.rows]
+    assert steps == [0, 1, 0, 1, 2, 3, 0, 1]
+
+
+def test_messages_hold_no_more_rows_than_the_actor_takes(tmp_path):
+    args = make_args(tmp_path, envs=8, actor_batch=2)
+    with FakeActor(args, rows=80) as actor:
+        run_worker(Env, plan(*range(5)), args)
+    assert max(map(len, actor.messages)) == 2
+    assert {row[1] for row in actor.rows} == set(range(5))
+
+
+@pytest.mark.parametrize('slow', ['reset', 'step'])
+def test_a_slow_environment_holds_up_no_other(tmp_path, slow):
+    args = make_args(tmp_path)
+    release = threading.Event()
+
+    def hook(env, action):
+        if env.index == 1 and bool(action['reset']) == (slow == 'reset'):
+            assert release.wait(DEADLINE)
+
+    make = functools.partial(Env, hook=hook)
+    with FakeActor(args, rows=400) as actor:
+        worker = Worker(run_worker, make, plan(0, 1, 2), args)
+        actor.wait_for(lambda: min(len(actor.of(i)) for i in (0, 2)) >= 50)
+        assert len(actor.of(1)) == (slow == 'step')
+        release.set()
+        worker.join()
+    assert len(actor.of(1)) > 1
+
+
+def test_rows_that_are_ready_together_travel_together(tmp_path):
+    args = make_args(tmp_path, envs=8, actor_batch=8)
+    together = threading.Barrier(4)
+    make = functools.partial(Env, hook=lambda env, action: together.wait(DEADLINE))
+    with FakeActor(args, rows=200) as actor:
+        run_worker(make, plan(0, 1, 2, 3), args)
+    # Scheduling may tear a few apart.
+    assert np.mean([len(message) for message in actor.messages]) > 3
+
+
+def test_evaluation_plays_its_episodes_and_waits_for_the_next(tmp_path):
+    args = make_args(tmp_path, envs=2, eval_envs=2, eval_eps=2)
+    with FakeActor(args, periods=3) as actor:
+        run_worker(Env, plan(2, 3, is_eval=True), args)
+        actor.wait_for(lambda: actor.left)
+    rows_per_period = 2 * 2 * 4
+    periods = [-1, 0, 1, 2]
+    assert actor.evaluations == [(p, (p + 1) * rows_per_period) for p in periods]
+    assert {row[0] for row in actor.rows} == {'act_eval'}
+    for envid in (2, 3):
+        rows = actor.of(envid)
+        assert [int(row[4]['step']) for row in rows] == 6 * [0, 1, 2, 3]
+        # They are numbered from 0 for whoever makes them.
+        assert {int(row[4]['index']) for row in rows} == {envid - 2}
+
+
+def test_a_single_environment_runs_in_the_thread_of_its_worker():
+    envs = []
+    group = make_group([lambda: envs.append(Env(0)) or envs[0]], [0])
+    assert isinstance(group, InlineGroup)
+    group.send(0, RESET)
+    group.receive(1)
+    group.close()
+    assert envs[0].closed
+    assert envs[0].threads == {threading.current_thread()}
+
+
+def test_several_environments_have_one_thread_each_for_life():
+    envs = {}
+
+    def make(index):
+        envs[index] = Env(index)
+        return envs[index]
+
+    group = make_group([functools.partial(make, i) for i in range(3)], [0, 1, 2])
+    assert isinstance(group, ThreadGroup)
+    for position in range(3):
+        group.send(position, RESET)
+    seen = 0
+    while seen < 3:
+        seen += len(group.receive(3))
+    group.close()
+    assert all(env.closed for env in envs.values())
+    assert all(len(env.threads) == 1 for env in envs.values())
+    assert len(set.union(*(env.threads for env in envs.values()))) == 3
+
+
+def fail_in_step(env, action):
+    if not action['reset'] and env.index == 0:
+        raise ZeroDivisionError('the marble is lost')  # the line that users see
+
+
+class FailsToClose(Env):
+    def close(self):
+        raise ZeroDivisionError('the lid is stuck')
+
+
+FAILURES = {
+    'step': (functools.partial(Env, hook=fail_in_step), 'the line that users see'),
+    'make': (lambda index: 1 / 0, r'failed in make\(\)'),
+    'close': (FailsToClose, r'failed in close\(\): .*the lid is stuck'),
+}
+
+
+@pytest.mark.parametrize('failure', FAILURES)
+@pytest.mark.parametrize('envids', GROUPS.values(), ids=GROUPS)
+def test_a_failing_environment_is_named_with_the_line_of_the_user(
+    tmp_path, failure, envids
+):
+    make, message = FAILURES[failure]
+    args = make_args(tmp_path)
+    with FakeActor(args, rows=30), pytest.raises(EnvError, match=message) as error:
+        run_worker(make, plan(*envids), args)
+    assert 'Environment' in str(error.value)
+
+
+class Wider(Env):
+    def __init__(self, index):
+        super().__init__(index)
+        extra = {'extra': elements.Space(np.float32, (index + 1,))}
+        self.obs_space = {**Env.obs_space, **extra}
+
+
+class Incomplete(Env):
+    obs_space = {'image': Env.obs_space['image']}
+
+
+class Different(Env):
+    def step(self, action):
+        return {**super().step(action), 'image': np.zeros((5, 5, 3), np.uint8)}
+
+
+@pytest.mark.parametrize('make', [Wider, Incomplete, Different])
+def test_environments_that_do_not_fit_are_refused(tmp_path, make):
+    args = make_args(tmp_path)
+    with FakeActor(args, rows=30), pytest.raises(SpaceError):
+        run_worker(make, plan(0, 1), args)
+
+
+def test_one_environment_runs_unless_a_group_is_asked_for(tmp_path):
+    for changes, envids in (({}, {1}), ({'envs_per_worker': 2}, {1, 2})):
+        args = make_args(tmp_path, **changes)
+        with FakeActor(args, rows=20) as actor:
+            parallel_env(Env, 1, args)
+        assert {row[1] for row in actor.rows} == envids
+
+
+@pytest.mark.parametrize(
+    'envid, is_eval', [(4, False), (-1, False), (3, True), (5, True)]
+)
+def test_environments_that_do_not_exist_are_refused(tmp_path, envid, is_eval):
+    with pytest.raises(ConfigError, match=f'environment {envid}'):
+        parallel_env(Env, envid, make_args(tmp_path), is_eval)
+
+
+def test_groups_end_with_the_last_environment_of_their_kind(tmp_path):
+    args = make_args(tmp_path, envs=4, eval_envs=1, envs_per_worker=3)
+    with FakeActor(args, rows=20) as actor:
+        parallel_env(Env, 3, args)
+    assert {row[1] for row in actor.rows} == {3}
+
+
+SCRIPT = """
+import pickle, sys
+folder, args, values = pickle.loads(bytes.fromhex(sys.argv[1]))
+sys.path.insert(0, folder)
+import acting_parts, elements
+from embodied.run.parallel.env import run_worker
+from embodied.run.parallel.settings import WorkerPlan
+
+class Env(acting_parts.Env):
+    def close(self):
+        sys.stdout.write(f'closed {"jax" in sys.modules}\\n')
+
+run_worker(Env, WorkerPlan(*values), elements.Config(args))
+print('returned', flush=True)
+"""
+
+
+def start_process(args, *values):
+    folder = os.path.dirname(__file__)
+    packed = pickle.dumps((folder, dict(args.flat), values)).hex()
+    return subprocess.Popen(
+        [sys.executable, '-c', SCRIPT, packed],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize('number', [None, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize('envids', GROUPS.values(), ids=GROUPS)
+def test_a_worker_closes_its_environments_and_ends_well(tmp_path, envids, number):
+    args = make_args(tmp_path)
+    with FakeActor(args) as actor, start_process(args, envids, False) as process:
+        actor.wait_for(lambda: len(actor.rows) > 20)
+        if number is None:
+            actor.limit = 0
+        else:
+            process.send_signal(number)
+        actor.wait_for(lambda: actor.left)
+        output, errors = process.communicate(timeout=DEADLINE)
+    assert output.splitlines() == ['closed False'] * len(envids) + ['returned']
+    assert errors == ''
+    assert process.returncode == 0
+
+
+def test_all_workers_of_a_machine_are_started_and_awaited(tmp_path):
+    args = make_args(tmp_path, envs=3, eval_envs=1, envs_per_worker=2)
+    with FakeActor(args) as actor:
+        starter = Worker(parallel_envs, Env, Env, args)
+        actor.wait_for(lambda: {row[1] for row in actor.rows} == {0, 1, 2, 3})
+        actor.limit = 0
+        starter.join()
+        actor.wait_for(lambda: len(actor.left) == 3)
+    groups = {}
+    for _, envid, _, session, _ in actor.rows:
+        groups.setdefault(session, set()).add(envid)
+    assert sorted(map(sorted, groups.values())) == [[0, 1], [2], [3]]
+
+
+def test_an_error_of_one_worker_ends_all_of_them(tmp_path):
+    args = make_args(tmp_path, envs=2, eval_envs=0, envs_per_worker=1)
+    make = functools.partial(Env, hook=fail_in_step)
+    with FakeActor(args), pytest.raises(RoleError, match='the marble is lost'):
+        parallel_envs(make, make, args)
