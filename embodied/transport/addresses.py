@@ -43,6 +43,19 @@ class Address(NamedTuple):
             else f'tcp://{host}:{self.port}'
         )
 
+    def resolved(self) -> 'Address':
+        """The same with a number for a name, which ZeroMQ needs to listen."""
+        if self.loopback:
+            return self
+        try:
+            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        except OSError as e:
+            raise ConfigError(
+                f"Nobody knows the host '{self.host}' ({e}). Give an address of this "
+                f'machine, or 0.0.0.0 for all of them.'
+            ) from e
+        return self._replace(host=str(found[0][4][0]))
+
     @property
     def ipc(self) -> str | None:
         """Endpoint for peers on this host, where the platform has nameless sockets.
@@ -60,6 +73,7 @@ def parse(text: str | int) -> Address:
     rest = str(text).removeprefix('tcp://')
     host, _, port = rest.rpartition(':')
     host = host.strip('[]') or 'localhost'
+    host = '0.0.0.0' if host == '*' else host
     if not port.isdecimal() or not 0 < int(port) <= HIGHEST_PORT or '/' in host:
         raise ConfigError(
             f"'{text}' is not an address. Give host:port, such as localhost:7000, "

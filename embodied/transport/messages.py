@@ -308,7 +308,8 @@ class _Decoder:
             offset = self.offset + -self.offset % ALIGN
             source, self.offset = self.data, offset + leaf.nbytes
         array = np.ndarray(leaf.shape, leaf.dtype, source, offset)
-        array.flags.writeable = False
+        if leaf.nbytes >= LARGE:
+            array.flags.writeable = False  # The data are bytes, and so are their views.
         return array if leaf.kind == ARRAY else array[()]
 
     def _variable(self, kind: int) -> Any:

@@ -181,6 +181,7 @@ class ZmqServer(Server):
         return pack(kind, outcome.value, number, pool=pool, holder=peer, limit=limit)
 
     def _open(self) -> None:
+        endpoint = self._address.resolved().tcp
         self._context = zmq.Context()
         self._router = self._context.socket(zmq.ROUTER)
         sockets.configure(self._router, self._settings)
@@ -195,11 +196,11 @@ class ZmqServer(Server):
                     self._context, self._keys.allowed, self._logbook
                 )
                 security.encrypt_server(self._router, self._keys)
-            self._router.bind(self._address.tcp)
+            self._router.bind(endpoint)
         except zmq.ZMQError as e:
             self._context.destroy(linger=0)
             raise AddressInUse(
-                f'{self._name} cannot listen at {self._address.tcp}: {e}. Another '
+                f'{self._name} cannot listen at {endpoint}: {e}. Another '
                 f'server may run there; choose another port.'
             ) from e
 

@@ -19,6 +19,7 @@ from embodied.transport import addresses
         ('[::1]:7000', '::1', 7000, True, False),
         ('tcp://127.0.0.1:7000', '127.0.0.1', 7000, True, True),
         ('0.0.0.0:7000', '0.0.0.0', 7000, False, False),
+        ('*:7000', '0.0.0.0', 7000, False, False),
         ('node-3.cluster:7000', 'node-3.cluster', 7000, False, False),
     ],
     ids=str,
@@ -42,6 +43,13 @@ def test_free_ports_are_outside_of_the_ephemeral_range():
         assert not low <= port <= high
         with socket.create_server(('127.0.0.1', port)):
             pass
+
+
+def test_names_become_numbers_before_listening():
+    assert addresses.parse('localhost:7000').resolved().tcp == 'tcp://127.0.0.1:7000'
+    assert addresses.parse('0.0.0.0:7000').resolved().tcp == 'tcp://0.0.0.0:7000'
+    with pytest.raises(ConfigError, match='Nobody knows the host'):
+        addresses.parse('no-such-host.invalid:7000').resolved()
 
 
 def test_ipv6_endpoints_are_bracketed():
