@@ -13,7 +13,12 @@ import numpy as np
 from ...core import base
 from ...core.errors import ConfigError
 from ...envs.rows import zero_where
-from ...transport import ClientInterface, Disconnected, current_requests
+from ...transport import (
+    ClientInterface,
+    Disconnected,
+    ServerInterface,
+    current_requests,
+)
 from .filming import Filming
 from .inserts import Inserts, Progress
 from .journal import Journal
@@ -45,18 +50,7 @@ def parallel_actor(
         stack.callback(metrics.close)
         actor = Actor(agent, replay, transitions, metrics, session, settings)
         server = make_server(settings.actor_addr, 'actor', settings)
-        for mode, method in ACT.items():
-            server.bind_batched(
-                method,
-                functools.partial(_serve, actor, mode, ends.put),
-                actor.record,
-                batch=settings.batch_rows,
-                max_wait=settings.max_wait,
-                workers=settings.actor_threads,
-                once=True,
-            )
-        server.bind('evaluate', actor.evaluate, workers=max(1, settings.eval_envs))
-        server.bind('leave', actor.leave, workers=0)
+        _bind(server, actor, settings, ends.put)
         # Wait for the checkpoint: acting with fresh weights would fill replay with
         # noise.
         barrier.wait()
@@ -236,6 +230,27 @@ class Actor:
 def _outbox(method: str, settings: ParallelSettings) -> Outbox:
     logger = make_client(settings.logger_addr, 'actor', settings)
     return Outbox(logger, method, LOG_QUEUE)
+
+
+def _bind(
+    server: ServerInterface,
+    actor: Actor,
+    settings: ParallelSettings,
+    fail: Callable[[Exception], None],
+) -> None:
+    for mode, method in ACT.items():
+        server.bind_batched(
+            method,
+            functools.partial(_serve, actor, mode, fail),
+            actor.record,
+            batch=settings.batch_rows,
+            max_wait=settings.max_wait,
+            workers=settings.actor_threads,
+            once=True,
+        )
+    # Each evaluation worker waits in a thread of its own.
+    server.bind('evaluate', actor.evaluate, workers=max(1, settings.eval_envs))
+    server.bind('leave', actor.leave, workers=0)
 
 
 def _serve(

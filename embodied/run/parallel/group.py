@@ -11,7 +11,7 @@ from ...core.base import Env
 from ...envs.handles import InlineHandle
 from ...envs.host import EnvInfo
 
-__all__ = ['Group', 'InlineGroup', 'ThreadGroup', 'make_group']
+__all__ = ['Group', 'InlineGroup', 'Row', 'ThreadGroup', 'make_group']
 
 Action = dict[str, Any]
 Row = tuple[int, dict[str, Any]]  # position in the group, observation

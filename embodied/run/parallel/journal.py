@@ -49,7 +49,7 @@ class Journal:
             for key, value in trans.items()
             if key in FOLLOWED or (key.startswith('log/') and value.ndim == 1)
         }
-        line['envid'] = envids
+        line['envid'] = envids.copy()
         if self._lines and line.keys() != self._lines[0].keys():
             self._send_lines(steps)
         if not self._lines:

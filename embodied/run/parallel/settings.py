@@ -21,6 +21,7 @@ SHARED = (
     'consec_train',
     'consec_report',
     'replay_context',
+    'batch_rows',
 )
 
 

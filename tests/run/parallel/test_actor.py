@@ -285,7 +285,7 @@ def test_stopping_frees_those_who_wait_for_replay(stage):
 
 
 def test_evaluations_are_due_once_in_each_period(stage):
-    stage = stage(eval_every=10)
+    stage = stage(eval_every=50)
     waiting = Worker(stage.actor.evaluate, SESSION, -1)
     assert stage_is_waiting(waiting)
     step = 0
@@ -299,9 +299,9 @@ def test_evaluations_are_due_once_in_each_period(stage):
     play_until(1)
     assert waiting.join() == {'period': 0, 'stop': False}
     waiting = Worker(stage.actor.evaluate, SESSION, 0)
-    play_until(9)
+    play_until(20)
     assert stage_is_waiting(waiting)
-    play_until(35)
+    play_until(160)
     assert waiting.join()['period'] >= 1
     assert stage.actor.evaluate(SESSION, 2) == {'period': 3, 'stop': False}
     waiting = Worker(stage.actor.evaluate, SESSION, 3)
