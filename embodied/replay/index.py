@@ -164,11 +164,6 @@ class Index:
     def __len__(self) -> int:
         return int(self._cumulative()[-1]) if self.count else 0
 
-    def rows(self) -> int:
-        """Rows that are written and not evicted."""
-        table = self.table
-        return int((table['fill'] - table['first'])[table['live']].sum())
-
     def item(self, ranks: Array) -> Array:
         """Start of the n-th item, counted by chunk and index."""
         sums = self._cumulative()

@@ -52,13 +52,13 @@ class Prioritized(Selector):
         self._steps = np.zeros(0, np.float32)  # priority of the row of each leaf
         self._tree = SumTree(1)
 
-    def draw(self, rng: np.random.Generator, count: int) -> Array:
+    def draw(self, rng: np.random.Generator, count: int, train: bool) -> Array:
         index = self.store.index
         if self._tree.total > 0:
             starts = self._positions(self._tree.find(rng.random(count)))
         else:
             starts = index.item(rng.integers(0, len(index), count))
-        if self._zero_on_sample:
+        if self._zero_on_sample and train:
             self.prioritize(starts, np.zeros((count, index.length), np.float32))
         return starts
 

@@ -36,7 +36,7 @@ class Recency(Selector):
         self._sums = probs.cumsum() / probs.sum()
         self._starts = np.full(1024, NONE)  # by order of the completing row, a ring
 
-    def draw(self, rng: np.random.Generator, count: int) -> Array:
+    def draw(self, rng: np.random.Generator, count: int, train: bool) -> Array:
         result = np.full(count, NONE)
         missing = np.arange(count)
         for _ in range(ATTEMPTS):

@@ -162,6 +162,10 @@ class Replay(base.Replay):
     def batch_spec(self, batch: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Shape and dtype per key of a sampled batch; needs one step to be there."""
         with self._lock:
+            if self._store.schema is None:
+                raise ReplayError(
+                    'The shapes of a batch are known after the first step.'
+                )
             return self._reader.spec(batch)
 
     def update(self, data: base.Batch) -> None:
@@ -216,6 +220,11 @@ class Replay(base.Replay):
         with self._lock:
             if not self._store.rows:
                 snapshot.restore(self._store, data['content'])
+            elif not self._folder and data['content'] is not None:
+                raise ReplayError(
+                    'A replay in memory can only be loaded while it is empty. Make a '
+                    'new one and load it first.'
+                )
             for mode, state in data['rngs'].items():
                 self._rngs[mode].bit_generator.state = state
             if self._online is not None and data['online'] is not None:
@@ -297,15 +306,16 @@ class Replay(base.Replay):
         self._traffic['inserts'] += len(new.positions)
 
     def _choose(self, batch: int, mode: str) -> base.Array:
-        if mode != 'train':
-            return self._selector.draw(self._rngs[mode], batch)
+        train, rng = mode == 'train', self._rngs[mode]
+        if not train:
+            return self._selector.draw(rng, batch, train)
         self._traffic['samples'] += batch
         if self._online is None:
-            return self._selector.draw(self._rngs[mode], batch)
+            return self._selector.draw(rng, batch, train)
         fresh = self._online.take(batch)
         if len(fresh) == batch:
             return fresh
-        drawn = self._selector.draw(self._rngs[mode], batch - len(fresh))
+        drawn = self._selector.draw(rng, batch - len(fresh), train)
         return np.concatenate([fresh, drawn])
 
     def _write_update(

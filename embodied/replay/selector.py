@@ -21,9 +21,12 @@ class Selector:
         """Called once, by the replay that uses this selector."""
         self.store = store
 
-    def draw(self, rng: np.random.Generator, count: int) -> Array:
-        """Positions [count] of valid starts; the store has at least one."""
-        raise NotImplementedError('draw(rng, count) -> starts')
+    def draw(self, rng: np.random.Generator, count: int, train: bool) -> Array:
+        """Positions [count] of valid starts; the store has at least one.
+
+        train: whether they are trained on; other draws must change nothing.
+        """
+        raise NotImplementedError('draw(rng, count, train) -> starts')
 
     def added(self, positions: Array, starts: Array) -> None:
         """Rows [n] were appended; each completed the item of its start, or NONE."""

@@ -29,7 +29,7 @@ __all__ = ['Mixture', 'Prioritized', 'Recency', 'Selector', 'Uniform']
 class Uniform(Selector):
     """Every item is equally likely."""
 
-    def draw(self, rng: np.random.Generator, count: int) -> Array:
+    def draw(self, rng: np.random.Generator, count: int, train: bool) -> Array:
         index = self.store.index
         return index.item(rng.integers(0, len(index), count))
 
@@ -60,13 +60,13 @@ class Mixture(Selector):
         for part in self._parts:
             part.bind(store)
 
-    def draw(self, rng: np.random.Generator, count: int) -> Array:
+    def draw(self, rng: np.random.Generator, count: int, train: bool) -> Array:
         choice = rng.choice(len(self._parts), count, p=self._probs)
         starts = np.full(count, NONE)
         for i, part in enumerate(self._parts):
             mine = np.flatnonzero(choice == i)
             if len(mine):
-                starts[mine] = part.draw(rng, len(mine))
+                starts[mine] = part.draw(rng, len(mine), train)
         return starts
 
     def added(self, positions: Array, starts: Array) -> None:

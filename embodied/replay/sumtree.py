@@ -27,10 +27,6 @@ class SumTree:
     def total(self) -> float:
         return float(self._levels[-1].cumsum()[-1])
 
-    @property
-    def nbytes(self) -> int:
-        return sum(level.nbytes for level in self._levels)
-
     def set(self, leaves: Array, weights: Array) -> None:
         """Sets the weights [n] of leaves [n]; a leaf that repeats has one weight."""
         self._levels[0].reshape(-1)[leaves] = weights

@@ -202,6 +202,11 @@ def test_batches_are_assembled_in_a_given_buffer():
     assert (np.diff(batch['x'], axis=1) == 1).all()
 
 
+def test_the_shapes_of_batches_are_unknown_before_the_first_step():
+    with pytest.raises(ReplayError, match='after the first step'):
+        Replay(5).batch_spec(4)
+
+
 def test_equal_seeds_give_equal_samples():
     first, second, third = filled(seed=1), filled(seed=1), filled(seed=2)
     one, two, other = (r.sample(50)['x'].tolist() for r in (first, second, third))
@@ -240,6 +245,11 @@ def same(left, right):
     assert left.keys() == right.keys()
     for key in left:
         np.testing.assert_array_equal(left[key], right[key])
+
+
+def test_loading_into_a_replay_with_steps_is_refused():
+    with pytest.raises(ReplayError, match='while it is empty'):
+        filled().load(filled().save())
 
 
 def test_saving_an_empty_replay_works():

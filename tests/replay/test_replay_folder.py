@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from embodied import selectors
 from embodied.core.errors import ConfigError, ReplayError
 from embodied.replay import Replay
-from embodied.replay.folder import list_segments
+from embodied.replay.folder import file_system, list_segments
 from embodied.replay.inspection import Inspection
 from embodied.replay.schema import VERSION
 from embodied.replay.syncer import Syncer
@@ -369,6 +370,32 @@ def test_remote_folders_are_refused():
 def test_unknown_places_for_latents_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="'disk' or 'ram'"):
         make(tmp_path, latents='tape')
+
+
+DESCRIPTORS = """
+    import resource
+    from embodied.core.errors import ReplayError
+    from embodied.replay.folder import need_descriptors
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, 900))
+    need_descriptors(200)
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == (456, 900)
+    try:
+        need_descriptors(2000)
+    except ReplayError as error:
+        assert 'hard limit here is 900' in str(error), error
+        print('refused')
+"""
+
+
+def test_the_limit_of_open_files_is_raised_or_the_lack_of_it_explained():
+    command = [sys.executable, '-c', textwrap.dedent(DESCRIPTORS)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.stdout == 'refused\n', result.stderr
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='/proc is of Linux')
+def test_the_file_system_of_a_folder_is_found():
+    assert file_system(Path('/proc/self')) == 'proc'
 
 
 FULL_DISK = """

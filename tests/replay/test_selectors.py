@@ -69,6 +69,14 @@ def test_drawn_sequences_wait_for_their_update_with_zero_on_sample():
     assert replay.stats()['priority_total'] > 0
 
 
+@pytest.mark.parametrize('mode', ['report', 'eval'])
+def test_draws_that_are_not_trained_on_leave_priorities_alone(mode):
+    replay = filled(selectors.Prioritized(zero_on_sample=True))
+    before = replay.stats()['priority_total']
+    replay.sample(20, mode)
+    assert replay.stats()['priority_total'] == before
+
+
 def test_evicted_sequences_are_never_drawn_by_priority():
     replay = filled(selectors.Prioritized(), steps=30, capacity=12)
     prioritize(replay, np.ones(12))
