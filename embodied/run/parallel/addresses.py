@@ -1,8 +1,7 @@
 """Addresses of a run: free ports for those that leave it to us, checks for the rest."""
 
-from ... import transport
 from ...core.errors import ConfigError
-from ...transport import addresses, keys
+from ...transport import addresses, free_port, keys
 from .settings import ParallelSettings
 
 __all__ = ['check', 'has_auto', 'resolve']
@@ -23,7 +22,7 @@ def resolve(settings: ParallelSettings) -> dict[str, str]:
     for name in NAMES:
         address = given = getattr(settings, name)
         while AUTO in given and address in taken:
-            address = given.replace(AUTO, str(transport.free_port()))
+            address = given.replace(AUTO, str(free_port()))
         taken.add(address)
         resolved[name] = address
     return resolved

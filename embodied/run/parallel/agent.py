@@ -23,9 +23,7 @@ def parallel_agent(
     make_agent: Callable[[], base.Agent] | bytes, args: Mapping[str, Any]
 ) -> None:
     """Acts and trains until the run ends; a stop signal ends it with a last save."""
-    run = AgentRun(make_agent, args)
-    with StopSignals(notify=run.stop):
-        run()
+    AgentRun(make_agent, args)()
 
 
 class AgentRun:
@@ -44,7 +42,12 @@ class AgentRun:
         self._events.put(reason)
 
     def __call__(self) -> None:
+        # Until there is something to save, a signal may end the process at once.
         agent = unpack(self._make_agent)()
+        with StopSignals(notify=self.stop):
+            self._run(agent)
+
+    def _run(self, agent: base.Agent) -> None:
         barrier = threading.Barrier(len(SIDES))
         threads = [
             threading.Thread(
