@@ -1,7 +1,6 @@
 """Peers: the connections of a server and the sessions that outlive them."""
 
 import collections
-import logging
 from typing import Any
 
 import zmq
@@ -12,8 +11,6 @@ from .jobs import Job, Outcome
 from .slabs import SlabReader
 
 __all__ = ['Peer', 'Peers', 'Session']
-
-log = logging.getLogger(__name__)
 
 OVERHEAD = 256  # bytes of a message besides its content
 TRACK_EVERY = 2**20  # bytes to one peer; trackers are slow

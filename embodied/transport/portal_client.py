@@ -1,6 +1,5 @@
 """Portal client: our futures and repeats over the client socket of portal."""
 
-import logging
 import threading
 import time
 from typing import Any
@@ -17,8 +16,6 @@ from .interface import Client, Settings
 from .keys import ClientKeys
 
 __all__ = ['PortalClient']
-
-log = logging.getLogger(__name__)
 
 U64 = 8
 UNBOUNDED = 10**6  # messages; portal's own limits end the client

@@ -135,16 +135,9 @@ class ZmqClient(Client):
             room = self._has_room()
             if room:
                 self._begin(call)
-        # Sending first keeps the common case short: there is room.
-        if not room and not self._block(
-            self._has_room, self._timeout, lambda: self._begin(call)
-        ):
-            raise Timeout(
-                f'{self._maxinflight} earlier calls of {self._name} were not answered '
-                f'within {self._timeout} s.'
-            )
-        if self._due:
-            self._run_callbacks()
+        if not room:
+            self._begin_when_room(call)
+        self._run_callbacks()
         return call.future
 
     def close(self) -> None:
@@ -187,6 +180,7 @@ class ZmqClient(Client):
         timeout: float | None,
         then: Callable[[], None] = lambda: None,
     ) -> bool:
+        """Waits for `done`; False when it is not within `timeout` seconds."""
         try:
             return self._socket.block(done, timeout, then)
         finally:
@@ -216,6 +210,13 @@ class ZmqClient(Client):
 
     def _has_room(self) -> bool:
         return len(self._calls) < self._maxinflight or bool(self._error)
+
+    def _begin_when_room(self, call: Call) -> None:
+        if not self._block(self._has_room, self._timeout, lambda: self._begin(call)):
+            raise Timeout(
+                f'{self._maxinflight} earlier calls of {self._name} were not answered '
+                f'within {self._timeout} s.'
+            )
 
     def _begin(self, call: Call) -> None:
         if self._error:
