@@ -202,7 +202,8 @@ def _describe(memory: Any, size: int) -> SegmentSpec:
 
 
 def _anonymous(nbytes: int) -> mmap.mmap:
-    memory = mmap.mmap(-1, nbytes)
+    # Private: shared memory gets no large pages, and forks must not write to it.
+    memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     # Large pages make reads at random places faster; small segments would waste them.
     if nbytes >= LARGE and hasattr(mmap, 'MADV_HUGEPAGE'):
         memory.madvise(mmap.MADV_HUGEPAGE)
