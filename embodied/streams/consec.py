@@ -37,7 +37,7 @@ class Consec(base.Stream):
         consec: int,
         prefix: int = 0,
         strict: bool = True,
-        contiguous: bool = False,
+        contiguous: bool = True,
     ):
         if length < 1 or consec < 1 or prefix < 0:
             raise ConfigError(
