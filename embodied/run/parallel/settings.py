@@ -64,9 +64,9 @@ class ParallelSettings(Settings):
 
     @classmethod
     def read(cls, args: Mapping[str, Any]) -> 'ParallelSettings':
-        usage = args.get('usage', False) if hasattr(args, 'get') else args['usage']
+        usage = args.get('usage')
         if isinstance(usage, Mapping):  # One switch per kind of meter.
-            args = {**{k: args[k] for k in args}, 'usage': any(usage.values())}
+            args = {**args, 'usage': any(usage.values())}
         settings = super().read(args)
         assert isinstance(settings, ParallelSettings)
         return settings
