@@ -19,6 +19,7 @@ from .decoder import Decoder
 from .encoder import Encoder
 from .heads import BinaryHead, Policy, ScalarHead
 from .inputs import Inputs
+from .limits import check_limits
 from .optimizer import make_optimizer
 from .report import open_loop_video
 from .returns import Range
@@ -59,6 +60,7 @@ class Dreamer(Model):
     """config: the whole resolved config; the networks see config.agent."""
 
     def __init__(self, obs_space: Spaces, act_space: Spaces, config: elements.Config):
+        check_limits(config)
         self.inputs = Inputs(obs_space)
         self.actions = Actions(act_space)
         self.config = config.agent
@@ -277,6 +279,8 @@ class Dreamer(Model):
     ) -> dict[str, jax.Array]:
         """Sees the first half of some sequences and predicts the second."""
         count = min(self.config.report_videos, len(sequence.start.deter))
+        if not count:
+            return {}
         sequence = jax.tree.map(lambda x: x[:count], sequence)
         seen = sequence.batch['is_first'].shape[1] // 2
         key_seen, key_rest = jax.random.split(key)

@@ -1,0 +1,43 @@
+"""Limits: refuses options of the agent that no network could be built from."""
+
+import elements
+
+from embodied.core.errors import ConfigError
+
+__all__ = ['check_limits']
+
+MOST_CLASSES = 256  # of a latent variable: replay keeps their indices as bytes
+DTYPES = ('bfloat16', 'float32')
+
+AT_LEAST_ONE = (
+    'imag_length',
+    'horizon',
+    'enc.layers',
+    'dec.layers',
+    'reward.layers',
+    'cont.layers',
+    'policy.layers',
+    'value.layers',
+)
+
+
+def check_limits(config: elements.Config) -> None:
+    """config: the whole resolved config."""
+    for name in AT_LEAST_ONE:
+        if config.agent[name] < 1:
+            raise ConfigError(f'agent.{name}={config.agent[name]} must be at least 1.')
+    classes = config.agent.dyn.classes
+    if not 2 <= classes <= MOST_CLASSES:
+        raise ConfigError(
+            f'agent.dyn.classes={classes} must be between 2 and {MOST_CLASSES}.'
+        )
+    if config.replay_context < 0:
+        raise ConfigError(
+            f'replay_context={config.replay_context} must not be negative: 0 starts '
+            'sequences from the zero state, 1 from the stored latent.'
+        )
+    dtype = config.jax.compute_dtype
+    if dtype not in DTYPES:
+        raise ConfigError(
+            f'jax.compute_dtype={dtype} must be one of {", ".join(DTYPES)}.'
+        )
