@@ -7,7 +7,6 @@ from embodied.core.errors import ConfigError
 __all__ = ['check_limits']
 
 MOST_CLASSES = 256  # of a latent variable: replay keeps their indices as bytes
-DTYPES = ('bfloat16', 'float32')
 
 AT_LEAST_ONE = (
     'imag_length',
@@ -35,9 +34,4 @@ def check_limits(config: elements.Config) -> None:
         raise ConfigError(
             f'replay_context={config.replay_context} must not be negative: 0 starts '
             'sequences from the zero state, 1 from the stored latent.'
-        )
-    dtype = config.jax.compute_dtype
-    if dtype not in DTYPES:
-        raise ConfigError(
-            f'jax.compute_dtype={dtype} must be one of {", ".join(DTYPES)}.'
         )

@@ -12,7 +12,6 @@ CASES = [
     ('--agent.dyn.classes=257', 'agent.dyn.classes=257 must be between 2 and 256'),
     ('--agent.dyn.classes=1', 'agent.dyn.classes=1 must be between 2 and 256'),
     ('--replay_context=-1', 'replay_context=-1 must not be negative'),
-    ('--jax.compute_dtype=float16', 'must be one of bfloat16, float32'),
 ]
 
 
