@@ -236,7 +236,7 @@ def test_real_agent_trains_and_only_its_process_loads_jax(tmp_path):
     )
     records = read_records(tmp_path / 'metrics.jsonl')
     names = set().union(*records)
-    assert {'train/loss/total', 'report/loss/total', 'replay/train_ratio'} <= names
+    assert {'train/loss/total', 'report/loss/rew', 'replay/train_ratio'} <= names
     assert records[-1]['step'] >= 300
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...core import base
 from ...core.checkpoint import Checkpoint
+from ...core.signals import StopSignals
 from ...logging import ScoreFile
 from ..episodes import Episodes
 from ..meters import usage
@@ -32,6 +33,8 @@ def parallel_logger(
     server = make_server(settings.logger_addr, 'logger', settings)
     mail: queue.SimpleQueue = queue.SimpleQueue()
     with contextlib.ExitStack() as stack:
+        # To the very end: a signal must not cut off the last save.
+        stack.enter_context(StopSignals(mail.put))
         logger = unpack(make_logger)()
         stack.callback(logger.close)
         scores = ScoreFile(settings.logdir)
@@ -86,7 +89,7 @@ class LoggerService:
     def add(self, metrics: base.Metrics, prefix: str, steps: int) -> None:
         """Metrics of any role, which knows of `steps` committed steps or of none."""
         self._metrics.advance(steps)
-        self._metrics.add(metrics, prefix)
+        self._metrics.put(metrics, prefix)
 
     def tran(
         self,
@@ -103,8 +106,9 @@ class LoggerService:
                     chosen = {k: v[rows] for k, v in transitions.items()}
                     track.follow(chosen, envids[rows])
 
-    def finish(self) -> None:
-        """The run has ended."""
+    def finish(self, steps: int) -> None:
+        """The run has ended, with `steps` committed steps."""
+        self._metrics.advance(steps)
         self._on_finish()
 
     def write(self) -> None:
@@ -114,7 +118,7 @@ class LoggerService:
                 track.drop_silent(self._settings.episode_timeout)
                 self._metrics.add(track.losses(), track.prefix)
         if self._settings.usage:
-            self._metrics.add(usage(), 'usage/logger')
+            self._metrics.put(usage(), 'usage/logger')
         self._metrics.move_to(self._logger)
         self._logger.write()
 

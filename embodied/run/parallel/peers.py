@@ -1,5 +1,7 @@
 """Peers: the learner's connections to replay and logger."""
 
+from typing import Any
+
 from ...transport import ClientInterface, Disconnected, Timeout
 from .fetcher import Fetcher
 from .links import await_server, make_client
@@ -48,16 +50,18 @@ class Peers:
 
     def finish(self) -> None:
         """Tells replay and logger that the run has ended, after the last message."""
-        self._finish('replay', self.updates, self._replay)
-        self._finish('logger', self.log, self._logger)
+        self.updates.flush(FAREWELL)
+        answer = self._tell('replay', self._replay)
+        self.log.flush(FAREWELL)
+        self._tell('logger', self._logger, answer['steps'] if answer else 0)
 
     def close(self) -> None:
         for part in (self.train, self.report, self.evaluation, self.updates, self.log):
             part.close()
 
-    def _finish(self, name: str, outbox: Outbox, client: ClientInterface) -> None:
-        outbox.flush(FAREWELL)
+    def _tell(self, name: str, client: ClientInterface, *args: Any) -> Any:
         try:
-            client.call('finish').result(FAREWELL)
+            return client.call('finish', *args).result(FAREWELL)
         except Timeout:
             print(f'The {name} does not answer and could not be told of the end.')
+            return None

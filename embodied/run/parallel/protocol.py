@@ -44,8 +44,11 @@
         (metrics {name: scalar or array}, prefix: str, steps: int) -> None
         steps: environment steps committed to replay, 0 if the role does not know.
 
-    agent -> replay.finish, logger.finish
-        () -> None. The run has ended: save, flush, exit.
+    learner -> replay.finish
+        () -> {'steps': int}: steps committed. The run has ended: save, exit.
+
+    learner -> logger.finish
+        (steps: int) -> None. The run has ended after so many steps: write, exit.
 
 Addresses may be served by jobs on other machines, in any order of starting. A worker
 process runs the environments of one `WorkerPlan` (settings.py); servers and clients are

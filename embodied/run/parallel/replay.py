@@ -8,6 +8,7 @@ from typing import Any
 from ...core import base
 from ...core.checkpoint import Checkpoint
 from ...core.limiters import MinSize, RateLimiter
+from ...core.signals import StopSignals
 from ..meters import Share, usage
 from . import protocol
 from .buffer import Buffer
@@ -34,6 +35,8 @@ def parallel_replay(
     make_stream = unpack(make_stream)
     mail: queue.SimpleQueue = queue.SimpleQueue()
     with contextlib.ExitStack() as stack:
+        # To the very end: a signal must not cut off the last save.
+        stack.enter_context(StopSignals(mail.put))
         replay = unpack(make_replay_train)()
         train = Buffer(replay, make_stream, ('train', 'report'), server.empty)
         stack.callback(train.close)
@@ -81,7 +84,7 @@ class ReplayService:
     ):
         self._train = train
         self._evaluation = evaluation
-        self._settings = settings
+        self.settings = settings
         self._on_finish = on_finish
         length = settings.consec_train * settings.batch_length + settings.replay_context
         self.limiter = RateLimiter.for_training(
@@ -109,7 +112,7 @@ class ReplayService:
     @property
     def over(self) -> bool:
         """Whether no more rows are taken."""
-        return self._stopped or self.steps >= self._settings.steps
+        return self._stopped or self.steps >= self.settings.steps
 
     def add_batch(
         self, steps: base.Batch, streams: base.Array, serials: base.Array
@@ -139,7 +142,7 @@ class ReplayService:
             self._origin = number
         self.limiter.correct(samples=number - self._origin)
         with self._sample_wait:
-            admitted = self.limiter.sample(self._settings.batch_size)
+            admitted = self.limiter.sample(self.settings.batch_size)
         return self._train.take('train') if admitted else {}
 
     def sample_batch_report(self, number: int) -> base.Batch:
@@ -152,18 +155,19 @@ class ReplayService:
         """Latents and priorities by data['stepid'], as the learner computed them."""
         self._train.update(data)
 
-    def finish(self) -> None:
+    def finish(self) -> dict[str, Any]:
         """The run has ended: nobody waits any more."""
         self._stopped = True
         for limiter in (self.limiter, self._filled, self._eval_filled):
             limiter.stop()
         self._on_finish()
+        return {'steps': self.steps}
 
     def metrics(self) -> dict[str, base.Metrics]:
         """What happened since the last call, by prefix."""
         limiter, minimum = self.limiter, self.limiter.minimum
         beyond = max(0, limiter.inserts - minimum)
-        trained = limiter.samples * self._settings.batch_length
+        trained = limiter.samples * self.settings.batch_length
         replay = {
             **self._train.stats(),
             'fill': min(1.0, limiter.inserts / minimum),
@@ -173,7 +177,7 @@ class ReplayService:
             'sample_wait': self._sample_wait(),
         }
         metrics = {'replay': replay, 'eval_replay': self._evaluation.stats()}
-        if self._settings.usage:
+        if self.settings.usage:
             metrics['usage/replay'] = usage()
         return metrics
 

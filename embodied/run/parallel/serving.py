@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ... import transport
-from ...core.signals import StopSignals
 
 __all__ = ['Chore', 'serve']
 
@@ -30,18 +29,17 @@ def serve(
     chores: Sequence[Chore],
     mail: queue.SimpleQueue,
 ) -> str:
-    """Serves until a reason to end is put into `mail`, or a signal comes: the reason.
+    """Serves until a reason to end is put into `mail`: the reason.
 
     A failure of the server is raised here. The server is closed in any case.
     """
-    with StopSignals(mail.put):
-        server.start(block=False)
-        watcher = threading.Thread(target=_watch, args=(server, mail), daemon=True)
-        watcher.start()
-        try:
-            reason = _work(chores, mail)
-        finally:
-            server.close()
+    server.start(block=False)
+    watcher = threading.Thread(target=_watch, args=(server, mail), daemon=True)
+    watcher.start()
+    try:
+        reason = _work(chores, mail)
+    finally:
+        server.close()
     if isinstance(reason, Exception):
         raise reason
     return reason
