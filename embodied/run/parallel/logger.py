@@ -54,6 +54,7 @@ def parallel_logger(
             Chore(settings.log_every, service.write),
             Chore(settings.save_every, save),
         ]
+        stack.callback(server.close)
         serve(server, chores, mail)
         service.write()
         save()

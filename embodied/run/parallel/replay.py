@@ -62,6 +62,7 @@ def parallel_replay(
         for name in protocol.REPLAY:
             server.bind(name, getattr(service, name), once=True)
         chores = [Chore(settings.log_every, log), Chore(settings.save_every, save)]
+        stack.callback(server.close)
         serve(server, chores, mail)
         save()
         checkpoint.wait()

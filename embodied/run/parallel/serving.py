@@ -31,15 +31,12 @@ def serve(
 ) -> str:
     """Serves until a reason to end is put into `mail`: the reason.
 
-    A failure of the server is raised here. The server is closed in any case.
+    A failure of the server is raised here. The caller closes the server, after its
+    last save: what is answered right before a connection ends may not arrive.
     """
     server.start(block=False)
-    watcher = threading.Thread(target=_watch, args=(server, mail), daemon=True)
-    watcher.start()
-    try:
-        reason = _work(chores, mail)
-    finally:
-        server.close()
+    threading.Thread(target=_watch, args=(server, mail), daemon=True).start()
+    reason = _work(chores, mail)
     if isinstance(reason, Exception):
         raise reason
     return reason

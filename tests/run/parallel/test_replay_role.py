@@ -1,0 +1,418 @@
+"""The replay role: its service alone, and over real servers and clients."""
+
+import contextlib
+import functools
+import threading
+from fractions import Fraction
+
+import data_parts as parts
+import numpy as np
+import pytest
+from data_parts import DEADLINE, Worker, make_rows
+
+from embodied.core.checkpoint import Checkpoint
+from embodied.run.parallel import parallel_replay, protocol
+from embodied.run.parallel.buffer import Buffer
+from embodied.run.parallel.fetcher import Fetcher
+from embodied.run.parallel.links import make_client, make_server
+from embodied.run.parallel.replay import ReplayService
+from embodied.run.parallel.settings import ParallelSettings
+from embodied.streams import Consec, Stateless
+from embodied.transport import RemoteError
+
+
+def make_service(logdir, replay=None, stream=parts.make_stream, **changes):
+    settings = parts.make_settings(logdir, **changes)
+    replay = parts.make_replay() if replay is None else replay
+    train = Buffer(replay, stream, ('train', 'report'))
+    evaluation = Buffer(parts.make_replay(), parts.make_stream, ('eval',))
+    return ReplayService(train, evaluation, settings)
+
+
+def fill(service, serials, count=4):
+    for serial in serials:
+        answer = service.add_batch(*make_rows(count, serial))
+    return answer
+
+
+def owed(service, number=0):
+    """Batches until the end of a run whose steps are reached."""
+    batches = []
+    while batch := service.sample_batch_train(number + 3 * len(batches)):
+        batches.append(batch)
+    return batches
+
+
+@contextlib.contextmanager
+def served(service):
+    """The service behind a real server, and a way to connect to it."""
+    settings = service.settings
+    server = make_server(settings.replay_addr, 'replay', settings)
+    for name in protocol.REPLAY:
+        server.bind(name, getattr(service, name), once=True)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(server)
+        yield lambda: stack.enter_context(
+            contextlib.closing(make_client(settings.replay_addr, 'test', settings))
+        )
+
+
+@contextlib.contextmanager
+def running(logdir, replay=parts.make_replay, stream=parts.make_stream, **changes):
+    """The role as its entry function starts it, and a way to connect to it."""
+    args = parts.make_args(logdir, **changes)
+    settings = ParallelSettings.read(args)
+    role = Worker(parallel_replay, replay, parts.make_replay, stream, args)
+    with contextlib.ExitStack() as stack:
+        connect = lambda: stack.enter_context(
+            contextlib.closing(make_client(settings.replay_addr, 'test', settings))
+        )
+        try:
+            yield connect, settings
+        finally:
+            role.check()
+        told = connect().finish()
+        role.join()
+        del told  # its answer may be lost when the server goes
+
+
+def test_answers_tell_the_committed_steps_without_repeats(tmp_path):
+    service = make_service(tmp_path)
+    assert fill(service, range(3)) == {'steps': 12, 'stop': False}
+    assert fill(service, [2]) == {'steps': 12, 'stop': False}
+    steps, streams, serials = make_rows(4, 3)
+    serials[:2] = 2  # half of the rows were stored before
+    answer = service.add_batch(steps, streams, serials)
+    assert answer == {'steps': 14, 'stop': False}
+
+
+def test_rows_of_evaluation_are_neither_counted_nor_made_to_wait(tmp_path):
+    service = make_service(tmp_path, train_ratio=0.5)
+    for serial in range(50):
+        answer = service.add_batch_eval(*make_rows(1, serial))
+    assert answer == {'steps': 0, 'stop': False}
+    assert service.sample_batch_eval(0)['number'].shape == (3, 5)
+
+
+@pytest.mark.parametrize('transport', ['zmq', 'portal'])
+def test_a_waiting_insert_holds_up_nothing_else(tmp_path, transport):
+    with running(tmp_path, transport=transport) as (connect, _):
+        replay, other = connect(), connect()
+        # Ratio 8 at 4 steps per sequence: 2 sequences per row beyond 17 rows, and
+        # a band of 12 less the 9 that may be on their way.
+        pending = [replay.add_batch(*make_rows(4, serial)) for serial in range(7)]
+        for future in pending[:5]:
+            future.result(DEADLINE)
+        for serial in range(5):
+            rows = make_rows(1, serial, streams=[99])
+            other.add_batch_eval(*rows).result(DEADLINE)
+        batch = other.sample_batch_report(0).result(DEADLINE)
+        assert other.sample_batch_eval(0).result(DEADLINE)['number'].shape == (3, 5)
+        latents = np.ones((3, 5, 2), np.float32)
+        update = {'stepid': batch['stepid'], 'dyn/deter': latents}
+        other.update(update).result(DEADLINE)
+        assert not pending[-1].done()
+        # The balance is 6 and has to come down to 0, then from 8 to 0 again.
+        for number in range(0, 15, 3):
+            other.sample_batch_train(number).result(DEADLINE)
+        assert pending[-1].result(DEADLINE)['steps'] == 28
+
+
+class Ledger:
+    """What was really trained and committed; compared whenever one of them changes."""
+
+    def __init__(self, service, ratio, rows):
+        self.service = service
+        self.ratio = Fraction(ratio) / 4  # sequences of 4 steps
+        # A request comes whole at a balance of 0; 9 sequences are not trained yet.
+        self.longest_debt = max(12, rows * self.ratio + 9)
+        self.trained = 0
+
+    @property
+    def wanted(self):
+        limiter = self.service.limiter
+        return max(0, limiter.inserts - limiter.minimum) * self.ratio
+
+    def check(self):
+        # The other side may move meanwhile: what was trained when the inserts were
+        # read lies between the two values around it.
+        before, wanted, after = self.trained, self.wanted, self.trained
+        assert before - wanted <= 12
+        assert wanted - after <= self.longest_debt
+
+
+@pytest.mark.parametrize(
+    'ratio, steps', [(0.5, 1500), (8, 650), (32, 170), (512, 42)], ids=str
+)
+@pytest.mark.parametrize('rows', [1, 7])
+def test_training_stays_within_the_band_at_every_moment(tmp_path, ratio, steps, rows):
+    service = make_service(tmp_path, train_ratio=ratio, steps=steps, envs=rows)
+    ledger = Ledger(service, ratio, rows)
+    with served(service) as connect:
+        batches = Fetcher(connect(), 'sample_batch_train', 2, 3)
+        batches.start()
+
+        def act():
+            replay, serial, stop = connect(), 0, False
+            while not stop:
+                stop = replay.add_batch(*make_rows(rows, serial)).result()['stop']
+                ledger.check()
+                serial += 1
+
+        actor = Worker(act)
+        for _ in batches:
+            ledger.check()
+            ledger.trained += 3
+            ledger.check()
+        actor.join()
+    assert 0 <= service.steps - steps < rows
+    assert 0 <= ledger.trained - ledger.wanted + 3 <= 12 + 3
+    if ledger.wanted > 100 * 12:
+        assert ledger.trained == pytest.approx(float(ledger.wanted), rel=0.02)
+
+
+def test_without_a_ratio_nobody_waits(tmp_path):
+    service = make_service(tmp_path, train_ratio=-1)
+    fill(service, range(100))
+    numbers = range(0, 3000, 3)
+    assert all(service.sample_batch_train(number) for number in numbers)
+    assert fill(service, range(100, 110))['steps'] == 440
+
+
+def test_the_run_is_over_at_its_steps_when_no_update_is_owed(tmp_path):
+    service = make_service(tmp_path, steps=25)
+    assert fill(service, range(5)) == {'steps': 20, 'stop': False}
+    acting = Worker(fill, service, [5, 6])
+    batches = [service.sample_batch_train(number) for number in range(0, 15, 3)]
+    assert acting.join() == {'steps': 28, 'stop': True}
+    # 2 sequences for each of the 11 rows beyond 17 are 7 whole batches of 3.
+    assert len(batches + owed(service, number=15)) == 7
+    assert service.add_batch(*make_rows(4, 7)) == {'steps': 28, 'stop': True}
+
+
+def test_batches_that_died_with_a_learner_are_served_again(tmp_path):
+    service = make_service(tmp_path, steps=28)
+    limiter = service.limiter
+    fill(service, range(5))
+    for number in (0, 3, 6):
+        assert service.sample_batch_train(number)
+    assert (limiter.samples, limiter.balance()) == (9, -3)
+    # Another learner comes, whose checkpoint knows of one update.
+    assert service.sample_batch_train(3)
+    assert (limiter.samples, limiter.balance()) == (6, 0)
+    fill(service, [5])
+    for number in (6, 9, 12):
+        assert service.sample_batch_train(number)
+    fill(service, [6])
+    assert len(owed(service, number=15)) == (22 - 15) // 3
+
+
+def test_the_end_wakes_all_who_wait(tmp_path):
+    service = make_service(tmp_path)
+    waiting = [
+        Worker(service.sample_batch_train, 0),
+        Worker(service.sample_batch_report, 0),
+        Worker(service.sample_batch_eval, 0),
+    ]
+    fill(service, range(5), count=3)
+    waiting.append(Worker(fill, service, range(5, 30)))
+    waiting[0].join()
+    service.finish()
+    assert waiting[2].join() == {}
+    assert waiting[3].join()['stop']
+
+
+def test_streams_that_are_too_short_delay_training_instead_of_ending_it(tmp_path):
+    service = make_service(tmp_path)
+    for stream in range(30):  # environments that fail again and again
+        for serial in range(4):
+            service.add_batch(*make_rows(1, serial, streams=[stream]))
+    sampling = Worker(service.sample_batch_train, 0)
+    answer = service.add_batch(*make_rows(1, 4, streams=[29]))
+    assert answer == {'steps': 121, 'stop': False}
+    assert sampling.join()['number'].tolist() == [[0, 1, 2, 3, 4]] * 3
+
+
+def test_a_restart_keeps_steps_balance_and_latents(tmp_path):
+    with contextlib.closing(parts.make_replay(tmp_path / 'replay')) as replay:
+        service = make_service(tmp_path, replay, train_ratio=0.5)
+        fill(service, range(6))
+        batch = service.sample_batch_train(0)
+        latents = np.full((3, 5, 2), 7, np.float32)
+        service.update({'stepid': batch['stepid'], 'dyn/deter': latents})
+        save(service, tmp_path)
+        fill(service, [6], count=2)  # after the save: known to the folder only
+    with contextlib.closing(parts.make_replay(tmp_path / 'replay')) as replay:
+        service = make_service(tmp_path, replay, train_ratio=0.5)
+        load(service, tmp_path)
+        assert service.steps == 26
+        assert (service.limiter.inserts, service.limiter.samples) == (26, 3)
+        # The same rows are sent again, since nobody heard of them.
+        assert fill(service, [6], count=2)['steps'] == 26
+        latents = [service.sample_batch_train(3)['dyn/deter'] for _ in range(20)]
+        assert set(np.unique(latents)) == {0, 7}
+
+
+def test_streams_continue_where_they_were_saved(tmp_path):
+    cut = lambda replay, mode: Consec(Stateless(replay.sample, 3, mode), 2, 2, prefix=1)
+    replay = parts.make_replay()
+    service = make_service(tmp_path, replay, cut, train_ratio=0.5)
+    fill(service, range(8), count=3)
+    first = service.sample_batch_train(0)
+    save(service, tmp_path)
+    second = service.sample_batch_train(3)
+    assert (first['stepid'][:, -1] == second['stepid'][:, 0]).all()
+    other = make_service(tmp_path, parts.make_replay(), cut, train_ratio=0.5)
+    load(other, tmp_path)
+    again = other.sample_batch_train(3)
+    assert (again['number'] == second['number']).all()
+    assert again['consec'][0, 0] == 1
+
+
+@pytest.mark.parametrize('stream', [parts.foreign_stream, lambda r, m: Foreign(r, m)])
+def test_a_foreign_replay_needs_add_and_sample_only(tmp_path, stream):
+    service = make_service(tmp_path, parts.ListReplay(), stream)
+    assert fill(service, range(5)) == {'steps': 20, 'stop': False}
+    batch = service.sample_batch_train(0)
+    assert batch['number'].shape == (3, 5)
+    assert service.sample_batch_report(0)['number'].shape == (3, 5)
+    service.update({'stepid': np.zeros((3, 5, 20), np.uint8)})
+    assert service.metrics()['replay']['fill'] == 1.0
+
+
+class Foreign:
+    def __init__(self, replay, mode):
+        self.replay, self.mode = replay, mode
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self.replay.sample(3, self.mode)
+
+
+def test_a_replay_without_memory_is_filled_again_before_training_goes_on(tmp_path):
+    make = functools.partial(
+        make_service, tmp_path, stream=parts.foreign_stream, steps=32 + 28
+    )
+    service = make(parts.ListReplay(), train_ratio=0.5)
+    fill(service, range(8))
+    save(service, tmp_path)
+    service = make(parts.ListReplay())
+    load(service, tmp_path)
+    assert service.steps == 32
+    sampling = Worker(service.sample_batch_train, 600)
+    fill(service, range(4))
+    assert sampling.is_alive()
+    assert fill(service, [4])['steps'] == 52
+    sampling.join()
+    acting = Worker(fill, service, [5, 6])
+    # From now on as in a fresh run: 22 sequences for 28 rows.
+    batches = [service.sample_batch_train(number) for number in range(603, 615, 3)]
+    assert all(batches) and acting.join() == {'steps': 60, 'stop': True}
+    assert 3 * (1 + len(batches) + len(owed(service, 615))) == 21
+
+
+def test_one_thread_at_a_time_uses_a_foreign_replay(tmp_path):
+    class Fragile(parts.ListReplay):
+        inside = 0
+
+        def add(self, step, worker=0):
+            self.use(lambda: super(Fragile, self).add(step, worker))
+
+        def sample(self, batch, mode='train'):
+            return self.use(lambda: super(Fragile, self).sample(batch, mode))
+
+        def use(self, fn):
+            assert not self.inside
+            self.inside += 1
+            result = fn()
+            threading.Event().wait(1e-4)
+            self.inside -= 1
+            return result
+
+    service = make_service(tmp_path, Fragile(), parts.foreign_stream, train_ratio=-1)
+    fill(service, range(5))
+    users = [Worker(fill, service, range(5, 40)), Worker(sample_many, service, 'train')]
+    users.append(Worker(sample_many, service, 'report'))
+    for user in users:
+        user.join()
+
+
+def sample_many(service, mode):
+    for number in range(0, 90, 3):
+        assert getattr(service, f'sample_batch_{mode}')(number)
+
+
+def test_metrics_tell_the_ratio_reached_and_who_waits(tmp_path):
+    service = make_service(tmp_path)
+    fill(service, range(5))
+    service.metrics()
+    acting = Worker(fill, service, [5, 6])
+    for number in range(0, 15, 3):
+        service.sample_batch_train(number)
+    acting.join()
+    metrics = service.metrics()['replay']
+    assert metrics['fill'] == 1.0
+    assert metrics['train_ratio'] == 15 * 4 / (28 - 17)
+    assert metrics['balance'] == 22 - 15
+    assert metrics['steps'] == 28
+    assert 0 <= metrics['sample_wait'] <= 1 and 0 < metrics['insert_wait'] <= 1
+
+
+def test_our_batches_are_assembled_where_the_server_wants_them(tmp_path):
+    arrays = []
+
+    def empty(shape, dtype):
+        arrays.append(np.zeros(shape, dtype))
+        return arrays[-1]
+
+    replay = parts.make_replay()
+    buffer = Buffer(replay, parts.make_stream, ('train',), empty)
+    for serial in range(5):
+        buffer.add(*make_rows(2, serial))
+    batch = buffer.take('train')
+    owners = {id(array) for array in arrays}
+    assert all(
+        id(value) in owners or id(value.base) in owners
+        for key, value in batch.items()
+        if key != 'consec'
+    )
+
+
+def test_the_role_saves_at_the_end_and_continues_when_started_again(tmp_path):
+    make = functools.partial(parts.make_replay, tmp_path / 'replay')
+    with running(tmp_path, make) as (connect, _):
+        replay = connect()
+        for serial in range(5):
+            replay.add_batch(*make_rows(4, serial)).result(DEADLINE)
+        first = replay.sample_batch_train(0).result(DEADLINE)
+    with running(tmp_path, make) as (connect, _):
+        replay = connect()
+        second = replay.sample_batch_train(3).result(DEADLINE)
+        answer = replay.add_batch(*make_rows(4, 4)).result(DEADLINE)
+        assert answer == {'steps': 20, 'stop': False}
+    assert set(first) == set(second)
+
+
+def test_an_error_of_the_replay_reaches_who_called(tmp_path):
+    with running(tmp_path) as (connect, _):
+        replay = connect()
+        rows = make_rows(4)
+        rows[0]['reward'] = rows[0]['reward'][:2]
+        with pytest.raises(RemoteError, match='one row per worker'):
+            replay.add_batch(*rows).result(DEADLINE)
+        replay.add_batch(*make_rows(4)).result(DEADLINE)
+
+
+def save(service, logdir):
+    checkpoint = Checkpoint(logdir / 'ckpt')
+    checkpoint.add('replay', service)
+    checkpoint.save()
+    checkpoint.wait()
+
+
+def load(service, logdir):
+    checkpoint = Checkpoint(logdir / 'ckpt')
+    checkpoint.add('replay', service)
+    checkpoint.load()
