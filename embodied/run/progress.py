@@ -1,12 +1,13 @@
 """Progress: how far a run has come, and whether a limit is reached."""
 
+import os
 import time
 from typing import Any
 
 from .ratio import TrainRatio
 from .settings import Settings
 
-__all__ = ['Progress']
+__all__ = ['Progress', 'say_finished']
 
 
 class Progress:
@@ -72,3 +73,13 @@ class Progress:
         # With a limit that was raised since, there is work again.
         limit = self.steps_reached or self.time_over
         self.complete = data['complete'] and limit
+
+
+def say_finished(
+    logdir: str | os.PathLike, steps: int, updates: int, seconds: float
+) -> None:
+    """Tells somebody who starts a run that there is nothing left to do."""
+    print(
+        f'The run in {logdir} is finished: {steps:,} steps, {updates:,} updates, '
+        f'{seconds / 3600:.1f} hours. Raise run.steps or run.duration to go on.'
+    )

@@ -18,7 +18,7 @@ from .collector import Collector
 from .episodes import Episodes
 from .learner import Learner
 from .meters import Averages, Speed, usage
-from .progress import Progress
+from .progress import Progress, say_finished
 from .reporter import Reporter
 from .settings import Settings
 from .store import Store
@@ -221,10 +221,8 @@ def announce_finished(settings: Settings) -> bool:
         return False
     checkpoint.load()
     if progress.complete:
-        print(
-            f'The run in {settings.logdir} is finished: {progress.steps:,} steps, '
-            f'{progress.updates:,} updates, {progress.seconds / 3600:.1f} hours. '
-            'Raise run.steps or run.duration to go on.'
+        say_finished(
+            settings.logdir, progress.steps, progress.updates, progress.seconds
         )
     return progress.complete
 

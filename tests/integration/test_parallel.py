@@ -345,6 +345,17 @@ def test_sockets_are_free_again_after_a_run(tmp_path):
         socket.create_server(('localhost', port)).close()
 
 
+def test_a_finished_run_says_so_and_goes_on_when_its_limit_is_raised(tmp_path, capfd):
+    run_combined(tmp_path)
+    capfd.readouterr()
+    run_combined(tmp_path)
+    assert f'The run in {tmp_path} is finished: 30' in capfd.readouterr().out
+    run_combined(tmp_path, steps=400)
+    committed = load_step(tmp_path / 'ckpt' / 'replay')
+    assert 400 <= committed < 403
+    assert load_step(tmp_path / 'ckpt' / 'agent') == committed
+
+
 # Failing
 
 

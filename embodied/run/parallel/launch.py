@@ -5,7 +5,9 @@ from typing import Any, TypeAlias
 
 import elements
 
+from ...core.checkpoint import Checkpoint, load_part
 from ...transport import AddressInUse
+from ..progress import say_finished
 from . import addresses
 from .agent import AgentThread, parallel_agent
 from .crew import Crew
@@ -38,6 +40,8 @@ def combined(
     """
     settings = ParallelSettings.read(args)
     addresses.check(settings)
+    if _announce_finished(settings):
+        return
     make_replay = pack(make_replay_train), pack(make_replay_eval)
     make_env = pack(make_env_train), pack(make_env_eval)
     make_stream, make_logger = pack(make_stream), pack(make_logger)
@@ -59,6 +63,19 @@ def combined(
             # Somebody was faster; elsewhere there may be room.
             if not addresses.has_auto(settings) or attempt == TRIES - 1:
                 raise
+
+
+def _announce_finished(settings: ParallelSettings) -> bool:
+    """Says so if the run in the folder has nothing left to do."""
+    if not Checkpoint(settings.checkpoints / 'agent').exists():
+        return False
+    saved = load_part(settings.checkpoints / 'agent', 'learner')
+    time_over = 0 < settings.duration <= saved['seconds']
+    finished = saved['complete'] and (saved['steps'] >= settings.steps or time_over)
+    if finished:
+        figures = saved['steps'], saved['updates'], saved['seconds']
+        say_finished(settings.logdir, *figures)
+    return finished
 
 
 def _start_agent(

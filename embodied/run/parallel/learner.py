@@ -28,8 +28,6 @@ def parallel_learner(
     try:
         with contextlib.closing(Peers(settings)) as peers:
             Learner(agent, peers, session, settings).run(barrier.wait)
-            if session.reason != FAILURE:
-                peers.finish()
     except BaseException:
         barrier.abort()  # The actor shall not wait there for ever.
         raise
@@ -178,7 +176,8 @@ class Learner:
         self.checkpoint.save(self.session.steps)
 
     def finish(self) -> None:
-        """The last report, unless somebody is waiting, and the last save."""
+        """The last report, unless somebody is waiting, and the last save; replay and
+        logger end as well."""
         self.session.stop(STEPS)  # unless it was stopped for another reason
         if self.session.reason == FAILURE:
             self.checkpoint.wait()
@@ -188,10 +187,13 @@ class Learner:
                 self.report()
             if self.peers.evaluation.ready:
                 self.report_eval()
+        # The last steps may have reached replay after the actor heard from it.
+        self.session.steps = max(self.session.steps, self.peers.finish_replay())
         self.log()
         self.save_all()
         self.checkpoint.wait()
         self.note('ended', reason=self.session.reason, updates=self.updates)
+        self.peers.finish_logger(self.session.steps)
 
     def save(self) -> dict[str, Any]:
         return {

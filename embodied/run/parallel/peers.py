@@ -48,12 +48,17 @@ class Peers:
             if not self.train.ended:  # closed while we waited
                 raise
 
-    def finish(self) -> None:
-        """Tells replay and logger that the run has ended, after the last message."""
+    def finish_replay(self) -> int:
+        """Tells replay that the run has ended, after the last update: the steps that
+        it holds, 0 if it does not answer."""
         self.updates.flush(FAREWELL)
         answer = self._tell('replay', self._replay)
+        return int(answer['steps']) if answer else 0
+
+    def finish_logger(self, steps: int) -> None:
+        """Tells the logger that the run has ended, after the last metrics."""
         self.log.flush(FAREWELL)
-        self._tell('logger', self._logger, answer['steps'] if answer else 0)
+        self._tell('logger', self._logger, steps)
 
     def close(self) -> None:
         for part in (self.train, self.report, self.evaluation, self.updates, self.log):
