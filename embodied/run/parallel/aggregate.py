@@ -4,6 +4,8 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from ...core import base
 from ..meters import Averages
 
@@ -30,6 +32,8 @@ class Aggregate(base.Logger):
 
     def put(self, metrics: Mapping[str, Any], prefix: str) -> None:
         """Summaries and counters of a role: the newest counts."""
+        for name, value in metrics.items():
+            _check(f'{prefix}/{name}', value)
         with self._lock:
             self._newest.setdefault(prefix, {}).update(metrics)
 
@@ -43,3 +47,11 @@ class Aggregate(base.Logger):
             logger.add(events.result(), prefix=prefix or None)
         for prefix, metrics in newest.items():
             logger.add(metrics, prefix=prefix or None)
+
+
+def _check(name: str, value: Any) -> None:
+    """Raises at who sent it, rather than later at who writes it."""
+    if not isinstance(value, str) and np.asarray(value).dtype.hasobject:
+        raise ValueError(
+            f"Metric '{name}' is {value!r}. Log numbers, strings or numeric arrays."
+        )
