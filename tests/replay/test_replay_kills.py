@@ -14,6 +14,7 @@ from embodied.replay.schema import VERSION
 sys.path.insert(0, str(Path(__file__).parent))
 from replay_writer import STREAMS, image  # noqa: E402 (a file beside this one)
 
+TORN = 8  # rows that a kill can tear: the writer updates two sequences of four
 RESENT = 3  # batches sent again after a kill, as a client does that got no answer
 SCRIPT = Path(__file__).with_name('replay_writer.py')
 
@@ -33,7 +34,7 @@ def write_and_kill(folder, serial, capacity, lines):
     return max(int(acknowledged[-1] or -1), serial + lines - 1)
 
 
-def check_rows(folder, acknowledged, capacity):
+def check_rows(folder, acknowledged, capacity, kills):
     look = Inspection(folder)
     assert not look.problems()
     seen = set()
@@ -52,18 +53,19 @@ def check_rows(folder, acknowledged, capacity):
         assert (deter[whole] == deter[whole][:, :1]).all()
         assert (deter[whole] == stoch[whole]).all()
         assert ((deter[whole][:, 0] - serials[whole]) % 1000 == 0).all()
-        assert (~whole).sum() <= 4
+        # Torn latents stay until the step is trained on again or evicted.
+        assert (~whole).sum() <= TORN * kills
     assert seen == set(range(STREAMS))
 
 
 def kill_loop(folder, kills, capacity, seed):
     rng = random.Random(seed)
     acknowledged = -1
-    for _ in range(kills):
+    for kill in range(kills):
         start = max(0, acknowledged + 1 - RESENT)
         lines = rng.randint(RESENT + 1, 150)
         acknowledged = write_and_kill(folder, start, capacity, lines)
-        check_rows(folder, acknowledged, capacity)
+        check_rows(folder, acknowledged, capacity, kill + 1)
 
 
 @pytest.mark.parametrize('capacity', [10**6, 400])
