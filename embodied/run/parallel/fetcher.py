@@ -1,6 +1,8 @@
 """Fetcher: batches of a remote stream, requested before they are needed."""
 
 import collections
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from ... import transport
@@ -40,7 +42,7 @@ class Fetcher(base.Stream):
         assert not self._requests, 'starts once'
         self._number = number
         self._request()
-        self._first = self._requests[0]
+        self._first = self._requests[0] if self._requests else None
 
     @property
     def ready(self) -> bool:
@@ -66,19 +68,25 @@ class Fetcher(base.Stream):
         self._client.close()
 
     def _receive(self) -> base.Batch:
-        future = self._requests.popleft()
-        try:
-            return future.result()
-        except transport.Disconnected:
-            if self._ended:  # closed while we waited
-                return {}
-            raise
+        with self._unless_closed():
+            return self._requests.popleft().result()
+        return {}
 
     def _request(self) -> None:
-        while len(self._requests) < self._amount:
-            future = self._client.call(self._method, self._number)
-            self._requests.append(future)
-            self._number += self._batch_size
+        with self._unless_closed():
+            while len(self._requests) < self._amount:
+                future = self._client.call(self._method, self._number)
+                self._requests.append(future)
+                self._number += self._batch_size
+
+    @contextlib.contextmanager
+    def _unless_closed(self) -> Iterator[None]:
+        """Another thread may close the stream at any moment, which is its end."""
+        try:
+            yield
+        except transport.Disconnected:
+            if not self._ended:
+                raise
 
     def save(self) -> Any:
         return None

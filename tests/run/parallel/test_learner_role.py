@@ -1,0 +1,310 @@
+"""The learner between a real replay role and a real logger role."""
+
+import contextlib
+import functools
+import threading
+
+import data_parts as parts
+import elements
+import numpy as np
+import pytest
+from data_parts import DEADLINE, Worker, make_rows
+
+from embodied.core.checkpoint import load_part
+from embodied.core.errors import CheckpointError
+from embodied.logging import read_records
+from embodied.run.parallel import parallel_learner, parallel_logger, parallel_replay
+from embodied.run.parallel.links import make_client
+from embodied.run.parallel.session import Session
+from embodied.run.parallel.settings import ParallelSettings
+from embodied.transport import Disconnected
+
+
+class Run:
+    """All roles in threads; the test is the actor."""
+
+    def __init__(self, logdir, agent=None, replay=None, stream=None, **changes):
+        self.args = parts.make_args(logdir, **changes)
+        self.logdir = logdir
+        self.agent = agent or parts.Agent()
+        self.entries = []
+        make = replay or functools.partial(parts.make_replay, logdir / 'replay')
+        stream = stream or parts.make_stream
+        logger = lambda: elements.Logger(elements.Counter(), [self.entries.extend])
+        self.roles = [
+            Worker(parallel_replay, make, parts.make_replay, stream, self.args),
+            Worker(parallel_logger, logger, self.args),
+        ]
+        self.barrier = threading.Barrier(2)
+        self.session = Session.of(self.barrier)
+        self.learner = Worker(parallel_learner, self.agent, self.barrier, self.args)
+        settings = ParallelSettings.read(self.args)
+        connect = functools.partial(make_client, settings.replay_addr)
+        self.replay = connect('actor', settings)
+        self.evaluate = connect('evaluation', settings)
+        self.logger = make_client(settings.logger_addr, 'test', settings)
+
+    def act(self, begin=0, end=10**9):
+        """Adds rows until the run is over; like an actor it tells the session."""
+        for serial in range(begin, end):
+            answer = self.replay.add_batch(*make_rows(4, serial)).result(DEADLINE)
+            self.session.steps = int(answer['steps'])
+            if answer['stop']:
+                break
+
+    def join(self, acting=None):
+        for role in (self.learner, *self.roles):
+            role.join()
+        self.close()
+        if acting:
+            with contextlib.suppress(Disconnected):  # the last rows find nobody
+                acting.join()
+
+    def end_roles(self):
+        """In place of a learner that has failed."""
+        told = self.replay.finish(), self.logger.finish(0)
+        for role in self.roles:
+            role.join()
+        del told  # the answers may be lost when the servers go
+        self.close()
+
+    def close(self):
+        for client in (self.replay, self.evaluate, self.logger):
+            client.close()
+
+    def saved(self):
+        return load_part(self.logdir / 'ckpt' / 'agent', 'learner')
+
+    def named(self):
+        """Values by name, in the order in which they were written."""
+        named = {}
+        for _, name, value in self.entries:
+            named.setdefault(name, []).append(value)
+        return named
+
+
+def run(logdir, begin=0, **options):
+    run = Run(logdir, **options)
+    run.barrier.wait(DEADLINE)
+    run.act(begin)
+    run.join()
+    return run
+
+
+def updates(steps):
+    """What a run has earned at ratio 8: 2 sequences per row beyond 17, in 3s."""
+    return (steps - 17) * 2 // 3
+
+
+@pytest.mark.parametrize('transport', ['zmq', 'portal'])
+def test_trains_what_the_steps_have_earned_and_ends_all_roles(tmp_path, transport):
+    done = run(tmp_path, steps=60, transport=transport)
+    # Nothing beyond what was earned, unless learning was ahead when the end came.
+    assert updates(60) <= done.agent.updates <= updates(60) + 4
+    assert done.session.reason == 'run.steps'
+    saved = done.saved()
+    assert saved['updates'] == done.agent.updates
+    assert saved['trained'] == 3 * done.agent.updates
+    assert (saved['steps'], saved['complete']) == (60, True)
+    assert done.named()['train/updates'][-1] == done.agent.updates
+    assert done.named()['train/loss']
+    assert {step for step, _, _ in done.entries} == {60}
+    events = [x['event'] for x in read_records(tmp_path / 'events.jsonl')]
+    assert events == ['ended']
+
+
+def test_continues_and_makes_up_for_what_was_not_trained(tmp_path):
+    first = run(tmp_path, steps=60)
+    before = first.saved()
+    second = run(tmp_path, begin=15, steps=100)
+    assert second.agent.updates == second.saved()['updates'] > before['updates']
+    assert updates(100) <= second.agent.updates <= updates(100) + 4
+    assert second.saved()['seconds'] > before['seconds']
+    events = [x['event'] for x in read_records(tmp_path / 'events.jsonl')]
+    assert events == ['ended', 'restored', 'ended']
+
+
+def test_latents_come_back_to_replay(tmp_path):
+    replays = []
+
+    def make():
+        replays.append(parts.make_replay())
+        return replays[-1]
+
+    done = run(tmp_path, steps=60, replay=make, deterministic=True)
+    batch = replays[0].sample(30)
+    latents = set(np.unique(batch['dyn/deter']))
+    assert max(latents) <= done.agent.updates and len(latents) > 1
+
+
+def test_nobody_acts_before_the_agent_is_restored(tmp_path):
+    run(tmp_path, steps=40)
+    loading, go_on = threading.Event(), threading.Event()
+
+    class Slow(parts.Agent):
+        def load(self, data, regex=None):
+            loading.set()
+            assert go_on.wait(DEADLINE)
+            super().load(data)
+
+    second = Run(tmp_path, Slow(), steps=60)
+    acting = Worker(second.barrier.wait)
+    assert loading.wait(DEADLINE)
+    assert acting.is_alive() and second.barrier.n_waiting <= 1
+    go_on.set()
+    acting.join()
+    second.act(10)
+    second.join()
+
+
+def test_an_agent_that_cannot_be_restored_lets_nobody_wait(tmp_path):
+    run(tmp_path, steps=40)
+    (tmp_path / 'ckpt' / 'agent' / 'latest').write_text('missing')
+    args = parts.make_args(tmp_path)
+    barrier = threading.Barrier(2)
+    acting = Worker(barrier.wait, DEADLINE)
+    with pytest.raises(CheckpointError, match='missing'):
+        parallel_learner(parts.Agent(), barrier, args)
+    with pytest.raises(threading.BrokenBarrierError):
+        acting.join()
+
+
+def test_starts_from_the_agent_of_another_run(tmp_path):
+    first = run(tmp_path / 'first', steps=60)
+    loaded = []
+
+    class Remembering(parts.Agent):
+        def load(self, data, regex=None):
+            loaded.append((data['updates'], regex))
+
+    second = run(
+        tmp_path / 'second',
+        agent=Remembering(),
+        steps=40,
+        from_checkpoint=str(tmp_path / 'first' / 'ckpt' / 'agent'),
+        from_checkpoint_regex='x.*',
+    )
+    assert loaded == [(first.agent.updates, 'x.*')]
+    assert second.saved()['updates'] == second.agent.updates < first.agent.updates
+
+
+def test_the_duration_ends_a_run_that_waits_for_replay(tmp_path):
+    limited = Run(tmp_path, duration=0.2)
+    limited.barrier.wait(DEADLINE)
+    limited.join()
+    assert limited.session.reason == 'run.duration'
+    assert limited.agent.updates == 0 and limited.saved()['complete']
+
+
+def test_earlier_sessions_count_for_the_duration(tmp_path):
+    first = run(tmp_path, steps=40)
+    spent = first.saved()['seconds']
+    limited = Run(tmp_path, duration=spent / 2)
+    limited.barrier.wait(DEADLINE)
+    limited.join()
+    assert limited.session.reason == 'run.duration'
+    assert limited.saved()['updates'] == first.agent.updates
+
+
+def test_somebody_who_interrupts_gets_a_save_but_no_report(tmp_path):
+    interrupted = Run(tmp_path, report_every=1e6)
+    interrupted.barrier.wait(DEADLINE)
+    interrupted.act(end=6)
+    interrupted.agent.wait_for_updates(4)
+    interrupted.session.stop('SIGTERM')
+    interrupted.join()
+    saved = interrupted.saved()
+    assert saved['updates'] == interrupted.agent.updates
+    assert not saved['complete'] and interrupted.agent.reports == 0
+
+
+def test_an_interruption_while_replay_is_awaited_is_heard(tmp_path):
+    args = parts.make_args(tmp_path)
+    barrier = threading.Barrier(2)
+    learner = Worker(parallel_learner, parts.Agent(), barrier, args)
+    barrier.wait(DEADLINE)
+    Session.of(barrier).stop('failure')
+    learner.join()
+
+
+def test_reports_come_from_streams_of_their_own(tmp_path):
+    evaluated = threading.Event()
+
+    class Reporting(parts.Agent):
+        def report(self, carry, batch):
+            if batch['number'].max() >= 1000:
+                evaluated.set()
+            return super().report(carry, batch)
+
+    reported = Run(tmp_path, Reporting(), report_every=-1.0, report_batches=2)
+    reported.barrier.wait(DEADLINE)
+    acting = Worker(reported.act)
+    for serial in range(1000, 1005):
+        rows = make_rows(1, serial)
+        reported.evaluate.add_batch_eval(*rows).result(DEADLINE)
+    assert evaluated.wait(DEADLINE)
+    reported.session.stop('run.duration')
+    reported.join(acting)
+    named = reported.named()
+    assert named['report/error'][-1] == named['eval/error'][-1] == 0.5
+    assert named['report/video'][-1].shape == (2, 4, 4, 3)
+    assert max(reported.agent.numbers) < 1000
+
+
+def test_without_evaluation_there_is_no_report_of_it(tmp_path):
+    done = run(tmp_path, steps=60, report_every=-1.0)
+    assert 'report/error' in done.named() and 'eval/error' not in done.named()
+
+
+class LookingAhead(parts.Agent):
+    """Fetches three batches before it needs them, and does not expect an end."""
+
+    def stream(self, source):
+        ready = []
+        while True:
+            while len(ready) < 3:
+                ready.append(next(source))
+            yield ready.pop(0)
+
+
+def test_an_agent_may_fetch_ahead_and_stumble_over_the_end(tmp_path):
+    done = run(tmp_path, agent=LookingAhead(), steps=60)
+    assert updates(60) - 3 <= done.agent.updates <= updates(60) + 4
+
+
+def test_foreign_replay_and_stream_are_enough(tmp_path):
+    done = run(tmp_path, replay=parts.ListReplay, stream=parts.foreign_stream, steps=60)
+    assert updates(60) <= done.agent.updates <= updates(60) + 4
+
+
+def test_an_error_of_the_agent_is_raised(tmp_path):
+    class Failing(parts.Agent):
+        def train(self, carry, batch):
+            raise ValueError('no gradient today')
+
+    failing = Run(tmp_path, Failing())
+    failing.barrier.wait(DEADLINE)
+    failing.act(end=5)
+    with pytest.raises(ValueError, match='no gradient today'):
+        failing.learner.join()
+    failing.end_roles()
+
+
+def test_saves_while_it_trains(tmp_path):
+    saves = threading.Semaphore(0)
+
+    class Saving(parts.Agent):
+        def save(self):
+            saves.release()
+            return super().save()
+
+    saving = Run(tmp_path, Saving(), save_every=-1.0)
+    saving.barrier.wait(DEADLINE)
+    acting = Worker(saving.act)
+    assert saves.acquire(timeout=DEADLINE) and saves.acquire(timeout=DEADLINE)
+    saving.session.stop('failure')  # no last save
+    saving.learner.join()
+    assert 0 < saving.saved()['updates'] <= saving.agent.updates
+    saving.end_roles()
+    with contextlib.suppress(Disconnected):
+        acting.join()
