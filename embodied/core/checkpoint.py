@@ -34,6 +34,8 @@ LATEST = 'latest'
 MANIFEST = 'manifest.json'
 TEMPORARY = '.tmp-'
 RUN_SUBFOLDER = 'ckpt'  # where runs keep their checkpoints
+AGENT = 'agent'  # in it, if every role of the run has checkpoints of its own
+STEP_DIGITS = 12  # that the name of a checkpoint begins with
 PACKAGES = ('dreamer-parallel', 'numpy', 'jax')
 
 
@@ -125,7 +127,7 @@ class Checkpoint:
     def _write(self, step: int, dumps: dict[str, Callable[[BinaryIO], Any]]) -> None:
         try:
             stamp = datetime.now(UTC).strftime('%Y%m%dT%H%M%S.%f')
-            self._write_folder(f'{step:012}-{stamp}', step, dumps)
+            self._write_folder(f'{step:0{STEP_DIGITS}}-{stamp}', step, dumps)
         except Exception as error:  # noqa: BLE001, raised by the next save() or wait()
             self._error = error
 
@@ -162,7 +164,9 @@ class Checkpoint:
         older = sorted(
             path
             for path in self.directory.iterdir()
-            if path.is_dir() and path.name != newest
+            if path.is_dir()
+            and path.name[:STEP_DIGITS].isdigit()
+            and path.name != newest
         )
         for path in older[: max(0, len(older) - (self.keep - 1))]:
             # Never half a checkpoint under a final name, even while it is deleted.
@@ -191,14 +195,14 @@ def _find(path: Path) -> Path:
     """Folder of the newest checkpoint in `path`."""
     if (path / MANIFEST).exists():
         return path
-    if not (path / LATEST).exists() and (path / RUN_SUBFOLDER / LATEST).exists():
-        path = path / RUN_SUBFOLDER
-    if not (path / LATEST).exists():
-        raise CheckpointError(
-            f'There is no checkpoint in {path}. Give the folder of a run, its '
-            f"'{RUN_SUBFOLDER}' folder or one checkpoint in that."
-        )
-    return path / (path / LATEST).read_text().strip()
+    for folder in ('', RUN_SUBFOLDER, f'{RUN_SUBFOLDER}/{AGENT}', AGENT):
+        pointer = path / folder / LATEST
+        if pointer.exists():
+            return pointer.parent / pointer.read_text().strip()
+    raise CheckpointError(
+        f'There is no checkpoint in {path}. Give the folder of a run, its '
+        f"'{RUN_SUBFOLDER}' folder or one checkpoint in that."
+    )
 
 
 def _manifest(folder: Path) -> dict[str, Any]:

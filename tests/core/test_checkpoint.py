@@ -141,6 +141,20 @@ def test_a_part_is_found_through_run_folder_checkpoints_and_checkpoint(tmp_path)
         assert load_part(path, 'agent') == 'A'
 
 
+def test_the_agent_of_a_distributed_run_is_found_among_its_roles(tmp_path):
+    saved(tmp_path / 'ckpt' / 'agent', agent='A')
+    saved(tmp_path / 'ckpt' / 'replay', replay='R')
+    for path in (tmp_path, tmp_path / 'ckpt', tmp_path / 'ckpt' / 'agent'):
+        assert load_part(path, 'agent') == 'A'
+
+
+def test_checkpoints_of_others_in_the_same_folder_are_left_alone(tmp_path):
+    saved(tmp_path / 'agent', agent='A')
+    for step in range(3):
+        saved(tmp_path, step=step, x=step)
+    assert load_part(tmp_path / 'agent', 'agent') == 'A'
+
+
 @pytest.mark.parametrize('again', ['save', 'wait'])
 def test_a_failed_write_is_raised_by_the_next_call_and_keeps_the_last(tmp_path, again):
     saved(tmp_path, step=1, x='good')
