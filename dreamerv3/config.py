@@ -36,13 +36,20 @@ CHOICES = {
         'parallel_env',
     ),
     'run.transport': ('zmq', 'portal'),
+    'replay.latents': ('disk', 'ram'),
     'logger.outputs': ('terminal', 'jsonl', 'video'),
     'jax.platform': ('auto', 'cpu', 'cuda'),
     'jax.compute_dtype': ('bfloat16', 'float32'),
 }
 
 # Smallest values of what nothing else checks before it is used.
-MINIMA = {'replay.size': 1, 'replay.chunksize': 1, 'logger.fps': 1}
+MINIMA = {
+    'replay.size': 1,
+    'replay.chunksize': 1,
+    'replay.max_gb': 0,
+    'replay.sync_every': 0,
+    'logger.fps': 1,
+}
 
 RATIO = 'run.train_ratio'
 SIZE = re.compile(r'agent\..*\.(deter|hidden|classes|stoch|depth|units)')

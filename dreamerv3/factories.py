@@ -5,6 +5,7 @@ module imports nothing that loads JAX; only `make_agent` does, when it is called
 """
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import elements
@@ -56,18 +57,24 @@ def make_replay(
 ) -> base.Replay:
     """Replay of the sequences that `make_stream` asks for in this mode.
 
-    `folder` is its name within the run; until it is kept on disk, nothing is there.
+    `folder` is its name within the run, or within replay.dir.
     """
-    is_train = mode == 'train'
-    capacity = int(config.replay.size) // (1 if is_train else EVAL_SHARE)
+    options, is_train = config.replay, mode == 'train'
+    share = 1 if is_train else EVAL_SHARE
+    capacity = int(options.size) // share
     return embodied.replay.Replay(
         length=_sequence_length(config, mode),
         capacity=capacity,
-        chunksize=config.replay.chunksize,
-        online=config.replay.online,
-        selector=_make_selector(config.replay, capacity),
+        directory=_replay_folder(config, folder),
+        chunksize=options.chunksize,
+        online=options.online,
+        selector=_make_selector(options, capacity),
         seed=_seed(config.seed, TRAIN_REPLAY if is_train else EVAL_REPLAY),
         context=config.replay_context,
+        max_gb=options.max_gb / share,
+        latents=options.latents,
+        sync_every=options.sync_every,
+        load_from=options.load_from if is_train else None,
     )
 
 
@@ -116,6 +123,19 @@ def _video(config: elements.Config) -> Any:
     from embodied.logging.video import VideoOutput
 
     return VideoOutput(config.logdir, config.logger.fps)
+
+
+def _replay_folder(config: elements.Config, folder: str) -> Path | None:
+    """Where the replay is kept, None for memory.
+
+    Loops in one process resume exactly from their checkpoint, which needs the replay
+    of that moment, not that of the crash: they keep it with the checkpoint.
+    """
+    if config.replay.dir:
+        return Path(config.replay.dir).expanduser() / folder
+    if config.script.startswith('parallel'):
+        return Path(config.logdir) / folder
+    return None
 
 
 def _make_selector(options: elements.Config, capacity: int) -> selectors.Selector:

@@ -14,7 +14,7 @@ __all__ = ['Change', 'check_resume']
 # saved parts are enough for another script, their checkpoint knows.
 CHANGEABLE = re.compile(
     r'script|logdir|run\..*|logger\..*|jax\.(platform|cache)'
-    r'|agent\.(eval_greedy|report_videos)'
+    r'|agent\.(eval_greedy|report_videos)|replay\.(max_gb|sync_every)'
 )
 
 

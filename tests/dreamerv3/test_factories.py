@@ -1,3 +1,4 @@
+import contextlib
 import functools
 import os
 import pickle
@@ -102,6 +103,45 @@ def test_replay_draws_by_any_mixture(fracs):
     fill(replay, config)
     batch = replay.sample(4, 'train')
     assert batch['image'].shape == (4, 17, 16, 16, 3)
+
+
+@pytest.mark.parametrize(
+    'line, home',
+    [
+        ('--script train', None),
+        ('--script train_eval', None),
+        ('--script parallel', 'run/replay'),
+        ('--script parallel_replay', 'run/replay'),
+        ('--script train --replay.dir {}/big', 'big/replay'),
+        ('--script parallel --replay.dir {}/big', 'big/replay'),
+    ],
+)
+def test_distributed_runs_keep_replay_in_their_folder(tmp_path, line, home):
+    config = resolve(f'{line.format(tmp_path)} --logdir {tmp_path}/run')
+    with contextlib.closing(factories.make_replay(config, 'replay')) as replay:
+        fill(replay, config)
+    folders = {str(p.parent.relative_to(tmp_path)) for p in tmp_path.rglob('*.*')}
+    assert folders == ({home} if home else set())
+
+
+def test_replay_starts_with_that_of_another_run(tmp_path):
+    line = f'--script parallel --replay.online False --logdir {tmp_path}'
+    config = resolve(f'{line}/first')
+    with contextlib.closing(factories.make_replay(config, 'replay')) as replay:
+        fill(replay, config, steps=40)
+    config = resolve(f'{line}/second --replay.load_from {tmp_path}/first/replay')
+    with contextlib.closing(factories.make_replay(config, 'replay')) as replay:
+        assert (replay.stats()['steps'], replay.inserts) == (40, 0)
+    with contextlib.closing(factories.make_replay(config, 'x', 'eval')) as replay:
+        assert replay.stats()['steps'] == 0
+
+
+def test_the_bound_in_gigabytes_holds_and_the_eval_replay_gets_a_tenth(tmp_path):
+    for mode, bound in (('train', 0.002), ('eval', 0.0002)):
+        config = resolve('--replay.max_gb 0.002 --replay.chunksize 16')
+        replay = factories.make_replay(config, 'replay', mode)
+        fill(replay, config, steps=4000)
+        assert replay.stats()['gigabytes'] <= bound
 
 
 def test_shares_that_do_not_add_up_are_refused():
