@@ -133,7 +133,7 @@ def _replay_folder(config: elements.Config, folder: str) -> Path | None:
     """
     if config.replay.dir:
         return Path(config.replay.dir).expanduser() / folder
-    if config.script.startswith('parallel'):
+    if 'parallel' in config.script:
         return Path(config.logdir) / folder
     return None
 
