@@ -8,7 +8,6 @@ import fractions
 import math
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from .errors import ConfigError
 
@@ -41,19 +40,19 @@ class RateLimiter:
         self, ratio: float, minimum: int = 1, tolerance: float = 0.0, ahead: int = 0
     ):
         _check(ratio, minimum, tolerance)
-        self._ratio = (
-            None
-            if ratio == UNLIMITED
-            else fractions.Fraction(ratio).limit_denominator(MAX_DENOMINATOR)
-        )
+        self._unlimited = ratio == UNLIMITED
+        # Balances count in units of one sample / unit, so that all are whole numbers.
+        exact = fractions.Fraction(ratio).limit_denominator(MAX_DENOMINATOR)
+        self._per_insert, self._unit = exact.numerator, exact.denominator
         self._minimum = int(minimum)
-        self._tolerance = tolerance
-        self._ahead = int(ahead)
+        self._most_behind = (tolerance - int(ahead)) * self._unit
+        self._most_ahead = tolerance * self._unit
         self._inserts = 0
         self._samples = 0
         self._inserts_ended = False
         self._stopped = False
         self._change = threading.Condition()
+        self._waiting: list[Callable[[], bool]] = []  # what others wait for
 
     @classmethod
     def for_training(
@@ -94,7 +93,7 @@ class RateLimiter:
     def balance(self) -> float:
         """Sequences that sampling is behind (positive) or ahead (negative)."""
         with self._change:
-            return float(self._balance()) if self._ratio is not None else 0.0
+            return 0.0 if self._unlimited else self._balance() / self._unit
 
     def want_insert(self, count: int = 1) -> bool:
         with self._change:
@@ -113,7 +112,7 @@ class RateLimiter:
             if not self._wait(lambda: self._may_insert(count), timeout):
                 return False
             self._inserts += count
-            self._change.notify_all()
+            self._wake()
             return True
 
     def await_insert(self, count: int = 1, timeout: float | None = None) -> bool:
@@ -129,7 +128,7 @@ class RateLimiter:
             if not self._wait(goes_on, timeout) or not self._may_sample(count):
                 return False
             self._samples += count
-            self._change.notify_all()
+            self._wake()
             return True
 
     def correct(self, inserts: int | None = None, samples: int | None = None) -> None:
@@ -141,20 +140,20 @@ class RateLimiter:
         with self._change:
             self._inserts = self._inserts if inserts is None else int(inserts)
             self._samples = self._samples if samples is None else int(samples)
-            self._change.notify_all()
+            self._wake()
 
     def end_inserts(self) -> None:
         """No insert will follow: sampling goes on up to the ratio, not beyond, and then
         returns False instead of waiting."""
         with self._change:
             self._inserts_ended = True
-            self._change.notify_all()
+            self._wake()
 
     def stop(self) -> None:
         """Wakes every waiter; from now on all requests return False."""
         with self._change:
             self._stopped = True
-            self._change.notify_all()
+            self._wake()
 
     def save(self) -> dict[str, int]:
         with self._change:
@@ -164,29 +163,38 @@ class RateLimiter:
         self.correct(**data)
 
     def _wait(self, allowed: Callable[[], bool], timeout: float | None) -> bool:
-        self._change.wait_for(lambda: self._stopped or allowed(), timeout)
+        goes_on = lambda: self._stopped or allowed()
+        if not goes_on():
+            self._waiting.append(goes_on)
+            self._change.wait_for(goes_on, timeout)
+            self._waiting.remove(goes_on)
         return not self._stopped and allowed()
 
-    def _balance(self) -> Any:
-        assert self._ratio is not None
-        return (self._inserts - self._minimum) * self._ratio - self._samples
+    def _wake(self) -> None:
+        # Most changes let nobody go on, and waking a thread costs more than asking.
+        if any(goes_on() for goes_on in self._waiting):
+            self._change.notify_all()
+
+    def _balance(self) -> int:
+        return (self._inserts - self._minimum) * self._per_insert - (
+            self._samples * self._unit
+        )
 
     def _may_insert(self, count: int) -> bool:
-        if self._ratio is None or self._inserts < self._minimum:
+        if self._unlimited or self._inserts < self._minimum:
             return True
         balance = self._balance()
-        limit = self._tolerance - self._ahead
-        return balance <= 0 or balance + count * self._ratio <= limit
+        return balance <= 0 or balance + count * self._per_insert <= self._most_behind
 
     def _may_sample(self, count: int) -> bool:
         if self._inserts < self._minimum:
             return False
-        if self._ratio is None:
+        if self._unlimited:
             return not self._inserts_ended
         balance = self._balance()
         if self._inserts_ended:
-            return balance >= count
-        return balance >= 0 or balance - count >= -self._tolerance
+            return balance >= count * self._unit
+        return balance >= 0 or balance - count * self._unit >= -self._most_ahead
 
 
 class MinSize(RateLimiter):
