@@ -34,7 +34,8 @@ from embodied.run import parallel
 
 SECONDS = 6.0  # of each measurement
 WARMUP = 1.0  # seconds after the last environment has taken its first step
-KEPT_STEPS = 10_000  # replay, small enough for memory to show what the runtime takes
+CAPACITY = 5_000_000  # steps of the replay, as by default
+FILLED = 10_000  # steps in a replay that is to be sampled from
 BATCH, LENGTH, CONTEXT = 16, 64, 1  # 12.8 MB of images
 HARDLY = 1e-3  # train ratio at which the learner has nothing to do
 BUSY = 0.9  # share of the machine, or of one core, that counts as saturated
@@ -122,6 +123,7 @@ def measure_steps(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         start, memory = (START_BAR, MEMORY_BAR) if count == 16 else (None, None)
         yield figure('seconds_until_all_step', seen.start, start, **common)
         yield figure('memory_gb_pss', seen.memory, memory, **common)
+        yield {'what': 'core_us_per_step', **common, **seen.cost_per_step()}
         yield {'what': 'bottleneck', **common, **bottleneck(seen)}
 
 
@@ -177,6 +179,13 @@ class Seen(NamedTuple):
     memory: float  # gigabytes
     loads: dict[str, list[float]]  # core share of each process, by role
     machine: float  # share of all cores that are busy, with what else is running
+
+    def cost_per_step(self) -> dict[str, float]:
+        """Microseconds of one core by role: what remains true on a busy machine."""
+        sums = {role: sum(values) for role, values in self.loads.items()}
+        scale = 1e6 / max(1.0, self.steps_per_second)
+        costs = {role: round(scale * value, 1) for role, value in sums.items()}
+        return {'value': round(sum(costs.values()), 1), **costs}
 
 
 def run(
@@ -259,6 +268,7 @@ class Observer(threading.Thread):
         pause = threading.Event()
         pause.wait(WARMUP)
         processes = role_processes()
+        gigabytes = memory(processes)  # before the replay has grown
         psutil.cpu_percent()  # begins to measure
         before, counts, begin = (
             cpu_times(processes),
@@ -274,7 +284,7 @@ class Observer(threading.Thread):
             'steps_per_second': steps / seconds,
             'updates_per_second': updates / seconds,
             'machine': psutil.cpu_percent() / 100,
-            'memory': memory(processes),
+            'memory': gigabytes,
             'loads': {
                 role: [(b - a) / seconds for a, b in zip(*pair, strict=True)]
                 for role, pair in zip_roles(before, after)
@@ -390,11 +400,11 @@ class TrivialAgent:
 
 
 def make_replay(filled: bool) -> embodied.Replay:
-    replay = embodied.replay.Replay(LENGTH + CONTEXT, KEPT_STEPS, online=True)
+    replay = embodied.replay.Replay(LENGTH + CONTEXT, CAPACITY, online=True)
     if filled:
         env = envs.Dummy('disc', (64, 64))
         action = {'act_disc': np.int32(0), 'reset': np.bool_(False)}
-        for _ in range(KEPT_STEPS):
+        for _ in range(FILLED):
             replay.add({**env.step(action), 'act_disc': action['act_disc']})
     return replay
 
