@@ -22,7 +22,7 @@ WINDOW = 6  # newest writes over which scores and speeds are averaged
 SCORE = 'episode/score'
 SHOWN = {  # metric: name in the view, format, writes to average
     SCORE: ('score', '{:.4g}', WINDOW),
-    'eval_episode/score': ('eval score', '{:.4g}', 1),
+    'eval/score': ('eval score', '{:.4g}', 1),
     'fps/env': ('env steps/s', '{:,.0f}', WINDOW),
     'fps/train': ('updates/s', '{:.3g}', WINDOW),
     'replay/steps': ('replay', '{:,.0f}', 1),

@@ -19,7 +19,8 @@ METRICS = pathlib.Path(__file__).parents[2] / 'docs' / 'metrics.md'
 FLAGS = ['--configs', 'tiny', 'demo', 'debug', r'--.*\.mults', '2', '4']
 FLAGS += ['--run.steps', '400', '--run.log_every', '0.5', '--agent.report_videos', '3']
 # Not of this run: only other scripts or environments write these.
-OTHERS = ('eval/', 'eval_episode/', 'episode/log/')
+OTHERS = ('eval', 'actor_eval/', 'episode/log/', 'episode/abandoned')
+OTHERS += ('episode/timeouts',)
 
 
 @pytest.fixture(scope='module')
@@ -51,7 +52,8 @@ def test_demo_tells_what_it_does_and_how_it_went(output):
     assert [line for line in lines if line.startswith('step ')]
     score = re.search(r'last \d+ episodes: (-?\d\.\d\d), (-?\d+)% of the way', output)
     final, share = float(score[1]), int(score[2])
-    assert share == pytest.approx(100 * (final + 0.75) / 1.75, abs=0.5)
+    # Both are rounded: the score to hundredths, which are 0.6 percent.
+    assert share == pytest.approx(100 * (final + 0.75) / 1.75, abs=0.8)
 
 
 def test_demo_leaves_curve_and_prediction(output, folder, logdir):

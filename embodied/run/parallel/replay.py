@@ -177,7 +177,9 @@ class ReplayService:
             'insert_wait': self._insert_wait(),
             'sample_wait': self._sample_wait(),
         }
-        metrics = {'replay': replay, 'eval_replay': self._evaluation.stats()}
+        metrics = {'replay': replay}
+        if self._evaluation.inserts:
+            metrics['eval_replay'] = self._evaluation.stats()
         if self.settings.usage:
             metrics['usage/replay'] = usage()
         return metrics
