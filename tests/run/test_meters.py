@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from embodied.run.meters import Averages, Speed, usage
+from embodied.run.meters import Averages, Share, Speed, usage
 
 
 def test_scalars_are_averaged_by_name_and_start_anew():
@@ -37,3 +37,21 @@ def test_speed_is_events_per_second_since_the_last_call(monkeypatch):
 
 def test_usage_reports_the_memory_of_this_process():
     assert 0.01 < usage()['memory_gb'] < 100
+
+
+def test_share_counts_the_time_inside_also_while_it_lasts(monkeypatch):
+    now = [10.0]
+    monkeypatch.setattr(time, 'perf_counter', lambda: now[0])
+    share = Share()
+    with share:
+        now[0] = 13.0
+    now[0] = 14.0
+    assert share() == 0.75
+    with share:
+        now[0] = 18.0
+        assert share() == 1.0
+        now[0] = 19.0
+    now[0] = 20.0
+    assert share() == 0.5
+    now[0] = 21.0
+    assert share() == 0.0
