@@ -12,7 +12,6 @@ __all__ = ['Settings']
 
 POSITIVE = (
     'envs',
-    'eval_envs',
     'eval_eps',
     'eval_every',
     'batch_size',
@@ -23,7 +22,7 @@ POSITIVE = (
     'report_batches',
     'keep',
 )
-NOT_NEGATIVE = ('steps', 'duration', 'replay_context')
+NOT_NEGATIVE = ('steps', 'duration', 'replay_context', 'eval_envs')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..core import base
+from ..core.errors import ConfigError
 from ..core.signals import StopSignals
 from .episodes import Episodes
 from .evaluation import Evaluation
@@ -29,6 +30,11 @@ def train_eval(
     """Like `train`, and plays eval_eps episodes in each evaluation environment at the
     start and every eval_every steps."""
     settings = Settings.read(args)
+    if not settings.eval_envs:
+        raise ConfigError(
+            'run.eval_envs=0 leaves nothing to evaluate in. Raise it, or choose the '
+            'script train.'
+        )
     if announce_finished(settings):
         return
     with contextlib.ExitStack() as stack:

@@ -9,6 +9,7 @@ import run_parts as parts
 
 import embodied
 from embodied.core.checkpoint import load_part
+from embodied.core.errors import ConfigError
 from embodied.logging import read_records
 
 COMPARED = (
@@ -104,3 +105,8 @@ def test_another_number_of_evaluation_environments_starts_the_evaluation_anew(tm
     entries = []
     run(tmp_path, entries=entries, eval_envs=3, eval_eps=1, steps=10)
     assert [float(v) for _, k, v in entries if k == 'eval/episodes'] == [3.0]
+
+
+def test_evaluation_without_environments_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match='run.eval_envs=0 leaves nothing'):
+        run(tmp_path, eval_envs=0)

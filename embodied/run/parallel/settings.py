@@ -106,7 +106,6 @@ class ParallelSettings(Settings):
 
     def _smallest(self) -> dict[str, float]:
         own: dict[str, float] = {
-            'eval_envs': 0,
             'actor_threads': 1,
             'prefetch': 1,
             'update_queue': 1,
