@@ -183,7 +183,9 @@ def test_children_die_with_a_launcher_thread_that_is_killed(door, tmp_path):
     code = (
         'import pathlib, sys, threading, crew_roles\n'
         'paths = map(pathlib.Path, sys.argv[1:])\n'
-        'threading.Thread(target=crew_roles.launch, args=tuple(paths)).start()\n'
+        'thread = threading.Thread(target=crew_roles.launch, args=tuple(paths))\n'
+        'thread.start()\n'
+        'thread.join()\n'  # A program that is about to end starts no more threads.
     )
     command = [sys.executable, '-c', code, str(tmp_path), str(door.path)]
     folder = os.path.dirname(roles.__file__)
