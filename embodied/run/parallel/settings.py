@@ -76,7 +76,8 @@ class ParallelSettings(Settings):
         """Rows per policy call that the actor waits for."""
         if self.actor_batch > 0:
             return self.actor_batch
-        return max(1, self.envs // 2)
+        # All of them: fewer and larger policy calls leave more room for training.
+        return self.envs
 
     @property
     def rows_per_worker(self) -> int:

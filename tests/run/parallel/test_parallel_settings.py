@@ -83,7 +83,7 @@ def test_impossible_values_are_refused(change, message):
 
 
 @pytest.mark.parametrize(
-    ('envs', 'actor_batch', 'rows'), [(4, -1, 2), (1, -1, 1), (4, 4, 4), (5, 0, 2)]
+    ('envs', 'actor_batch', 'rows'), [(4, -1, 4), (1, -1, 1), (4, 3, 3), (5, 0, 5)]
 )
 def test_size_of_policy_calls_is_chosen_unless_given(envs, actor_batch, rows):
     assert read(envs=envs, actor_batch=actor_batch).batch_rows == rows
