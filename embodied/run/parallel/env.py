@@ -3,6 +3,8 @@
 import contextlib
 import functools
 import os
+import queue
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,6 +24,7 @@ from .settings import ParallelSettings, WorkerPlan
 __all__ = ['EnvWorker', 'parallel_env', 'parallel_envs', 'run_worker', 'start_workers']
 
 SESSION_BYTES = 16
+LEAVE_SECONDS = 5.0  # to close environments when a signal asks us to leave
 ENDLESS = -1  # episodes; counted down from here, it never becomes zero
 
 
@@ -83,9 +86,11 @@ def run_worker(
     make = unpack(make_env)
     first = settings.envs if plan.is_eval else 0
     makes = [functools.partial(make, envid - first) for envid in plan.envids]
+    asked: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_leave_anyway, args=(asked,), daemon=True).start()
     with (
         contextlib.suppress(_Interrupted),
-        StopSignals(notify=_interrupt),
+        StopSignals(notify=functools.partial(_interrupt, asked)),
         contextlib.closing(make_group(makes, plan.envids)) as group,
         make_client(settings.actor_addr, _name(plan), settings) as actor,
     ):
@@ -176,5 +181,14 @@ class _Interrupted(BaseException):
     """A signal asked the worker to leave."""
 
 
-def _interrupt(name: str) -> None:
+def _interrupt(asked: 'queue.SimpleQueue[str]', name: str) -> None:
+    asked.put(name)
     raise _Interrupted(name)
+
+
+def _leave_anyway(asked: 'queue.SimpleQueue[str]') -> None:
+    """Ends the process if the interruption came where it cannot be unwound, such as in
+    the middle of making an environment: there is nothing to save."""
+    asked.get()
+    threading.Event().wait(LEAVE_SECONDS)
+    os._exit(0)
