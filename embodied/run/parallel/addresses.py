@@ -1,18 +1,15 @@
 """Addresses of a run: free ports for those that leave it to us, checks for the rest."""
 
+import re
+
 from ...core.errors import ConfigError
 from ...transport import addresses, free_port, keys
 from .settings import ParallelSettings
 
-__all__ = ['check', 'has_auto', 'resolve']
+__all__ = ['check', 'resolve', 'was_chosen']
 
 NAMES = ('actor_addr', 'replay_addr', 'logger_addr')
 AUTO = '{auto}'
-
-
-def has_auto(settings: ParallelSettings) -> bool:
-    """Whether any port is left to us."""
-    return any(AUTO in getattr(settings, name) for name in NAMES)
 
 
 def resolve(settings: ParallelSettings) -> dict[str, str]:
@@ -26,6 +23,13 @@ def resolve(settings: ParallelSettings) -> dict[str, str]:
         taken.add(address)
         resolved[name] = address
     return resolved
+
+
+def was_chosen(address: str, settings: ParallelSettings) -> bool:
+    """Whether a resolved address, found in any text, has a port that we chose."""
+    given = {getattr(settings, name).rpartition(':')[2] for name in NAMES}
+    ports = re.findall(r':(\d+)\b', address)
+    return bool(ports) and not given.intersection(ports)
 
 
 def check(settings: ParallelSettings) -> None:

@@ -59,9 +59,9 @@ def combined(
                     start_workers(crew, *make_env, args)
                 crew.wait()
             return
-        except AddressInUse:
+        except AddressInUse as error:
             # Somebody was faster; elsewhere there may be room.
-            if not addresses.has_auto(settings) or attempt == TRIES - 1:
+            if attempt == TRIES - 1 or not addresses.was_chosen(str(error), settings):
                 raise
 
 

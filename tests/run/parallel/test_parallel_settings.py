@@ -113,11 +113,13 @@ def test_free_ports_are_filled_in_and_differ():
     assert all(port.isdecimal() for port in ports)
 
 
-def test_only_addresses_without_a_port_are_chosen_again():
+def test_given_addresses_stay_and_are_told_from_chosen_ones():
     fixed = {'actor_addr': ':1000', 'replay_addr': ':1001', 'logger_addr': ':1002'}
-    assert not addresses.has_auto(read(**fixed))
-    assert addresses.has_auto(read())
     assert addresses.resolve(read(**fixed)) == fixed
+    settings = read(replay_addr='localhost:1001')
+    error = 'cannot listen at tcp://127.0.0.1:{}: Address already in use'
+    assert not addresses.was_chosen(error.format(1001), settings)
+    assert addresses.was_chosen(error.format(1003), settings)
 
 
 @pytest.mark.parametrize(
