@@ -3,6 +3,7 @@
     python bench/learning.py                       all tasks, about 80 minutes
     python bench/learning.py catch --minutes 5
     python bench/learning.py cartpole pendulum --seed 1 --keep ~/logdir/learning
+    python bench/learning.py catch --minutes 5 --script parallel
 
 One JSON line per figure on stdout. Training and evaluation are the `dreamer` commands
 that anybody would use; their output goes to stderr.
@@ -44,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('tasks', nargs='*', default=[], metavar='|'.join(TASKS))
     parser.add_argument('--minutes', type=float, help='training time of each task')
+    parser.add_argument('--script', choices=('train', 'parallel'), default='train')
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--keep', type=Path, help='folder for the runs')
     args = parser.parse_args(argv)
@@ -58,16 +60,17 @@ def main(argv: Sequence[str] | None = None) -> None:
             logdir = folder / name
             flags = (*task.flags, f'--seed={args.seed}', f'--logdir={logdir}')
             figures = catch_figures if name == 'catch' else gym_figures
-            for figure in figures(logdir, flags, minutes):
-                line = {'bench': 'learning', 'task': name, 'seed': args.seed, **figure}
+            for figure in figures(logdir, args.script, flags, minutes):
+                run_of = {'task': name, 'script': args.script, 'seed': args.seed}
+                line = {'bench': 'learning', **run_of, **figure}
                 print(json.dumps(line), flush=True)
 
 
 def catch_figures(
-    logdir: Path, flags: Sequence[str], minutes: float
+    logdir: Path, script: str, flags: Sequence[str], minutes: float
 ) -> Iterator[dict[str, Any]]:
     """Share of the gap between random play and optimum that training closes."""
-    train(flags, minutes)
+    train(script, flags, minutes)
     levels = demo.levels_of(config_lib.resolve(flags)[0])
     episodes = read_records(logdir / 'scores.jsonl')
     begin = read_records(logdir / 'events.jsonl')[0]['time']
@@ -86,14 +89,14 @@ def catch_figures(
 
 
 def gym_figures(
-    logdir: Path, flags: Sequence[str], minutes: float
+    logdir: Path, script: str, flags: Sequence[str], minutes: float
 ) -> Iterator[dict[str, Any]]:
     """Mean score of evaluation episodes after training, beside random play."""
     chance = logdir.with_name(f'{logdir.name}-random')
     evaluation = ('--run.envs=4', f'--run.eval_eps={EPISODES // 4}')
     run('train', *flags, '--random_agent=True', f'--logdir={chance}', '--run.steps=0')
     random = evaluate(chance, *flags, *evaluation, '--random_agent=True')
-    train(flags, minutes)
+    train(script, flags, minutes)
     scores = evaluate(logdir, *flags, *evaluation)
     yield {
         'minutes': minutes,
@@ -107,8 +110,8 @@ def gym_figures(
     }
 
 
-def train(flags: Sequence[str], minutes: float) -> None:
-    run('train', *flags, f'--run.duration={60 * minutes}')
+def train(script: str, flags: Sequence[str], minutes: float) -> None:
+    run(script, *flags, f'--run.duration={60 * minutes}')
 
 
 def evaluate(logdir: Path, *flags: str) -> list[float]:
