@@ -60,7 +60,8 @@ class Agent(base.Agent):
             self._policy_rows, static_argnums=5, donate_argnums=1
         )
         self._snapshot_program = jax.jit(self._snapshot_of)
-        self._init_program = jax.jit(model.init_policy, static_argnums=0)
+        self._init_policy_program = jax.jit(model.init_policy, static_argnums=0)
+        self._init_train_program = jax.jit(model.init_train, static_argnums=0)
         self._snapshot = self._snapshot_program(self._state)
 
     @property
@@ -81,7 +82,7 @@ class Agent(base.Agent):
     # Acting
 
     def init_policy(self, batch_size: int) -> base.Carry:
-        return self._init_program(batch_size)
+        return self._init_policy_program(batch_size)
 
     def policy(
         self, carry: base.Carry, obs: base.Batch, mode: str = 'train'
@@ -93,7 +94,7 @@ class Agent(base.Agent):
 
     def init_table(self, rows: int) -> base.Carry:
         """Carries of `rows` environments, to stay on the device."""
-        return self._init_program(rows)
+        return self._init_policy_program(rows)
 
     def policy_rows(
         self, table: base.Carry, rows: base.Array, obs: base.Batch, mode: str = 'train'
@@ -111,7 +112,7 @@ class Agent(base.Agent):
     # Learning
 
     def init_train(self, batch_size: int) -> base.Carry:
-        return self._init_program(batch_size)
+        return self._init_train_program(batch_size)
 
     def train(
         self, carry: base.Carry, batch: base.Batch
@@ -137,7 +138,7 @@ class Agent(base.Agent):
     # Reporting
 
     def init_report(self, batch_size: int) -> base.Carry:
-        return self._init_program(batch_size)
+        return self._init_train_program(batch_size)
 
     def report(
         self, carry: base.Carry, batch: base.Batch
