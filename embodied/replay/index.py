@@ -15,22 +15,24 @@ SHIFT = 24
 NONE = np.iinfo(np.int64).min  # no row, no chunk
 _MASK = (1 << SHIFT) - 1
 
+# All of one type: aligned, and readable as a plain [n, fields] array as well.
 TABLE = np.dtype(
     [
-        ('live', '?'),
-        ('stream', 'i8'),
-        ('prev', 'i8'),
-        ('next', 'i8'),
         ('segment', 'i8'),
         ('slot', 'i8'),
-        ('first', 'i8'),  # rows before are evicted
         ('fill', 'i8'),  # rows from here on are not written yet
+        ('next', 'i8'),
+        ('prev', 'i8'),
+        ('stream', 'i8'),
+        ('first', 'i8'),  # rows before are evicted
         ('stop', 'i8'),  # rows from here on have too few successors
+        ('live', 'i8'),  # 0 or 1
     ]
 )
+PLACE = 4  # fields at the front that say where rows lie
 
 # An evicted chunk: without rows, neighbors or items.
-_EMPTY = np.array((False, 0, NONE, NONE, 0, 0, 0, 0, 0), TABLE)
+_EMPTY = np.array((0, 0, 0, NONE, NONE, 0, 0, 0, 0), TABLE)
 
 
 def split(positions: Array) -> tuple[Array, Array]:
@@ -66,6 +68,11 @@ class Index:
     def table(self) -> Array:
         return self._table[: self.count]
 
+    @property
+    def places(self) -> Array:
+        """[n, 4]: segment, slot, fill and next of each row of the table."""
+        return self.table.view(np.int64).reshape(-1, len(TABLE))[:, :PLACE]
+
     def add(
         self, ordinal: int, stream: int, prev: int, segment: int, slot: int
     ) -> None:
@@ -76,7 +83,7 @@ class Index:
         if row >= len(self._table):
             self._make_room(row)
             row = ordinal - self.base
-        self._table[row] = (True, stream, prev, NONE, segment, slot, 0, 0, 0)
+        self._table[row] = (segment, slot, 0, NONE, prev, stream, 0, 0, 1)
         self.count = row + 1
         if prev != NONE:
             self._table['next'][prev - self.base] = ordinal

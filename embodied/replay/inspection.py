@@ -49,7 +49,9 @@ class Inspection:
     def streams(self) -> Iterator[tuple[int, Array]]:
         """Worker and positions [n] of each unbroken run of rows, oldest first."""
         table, base = self._store.index.table, self._store.index.base
-        for row in np.flatnonzero(table['live'] & (table['prev'] == NONE)).tolist():
+        for row in np.flatnonzero(
+            (table['live'] > 0) & (table['prev'] == NONE)
+        ).tolist():
             worker, parts, ordinal = int(table['stream'][row]), [], row + base
             while ordinal != NONE:
                 record = table[ordinal - base]

@@ -5,6 +5,7 @@ import numpy as np
 from embodied.core.base import Array, Batch
 
 from .schema import VERSION, Column
+from .segment import ALIGN
 from .store import ID_BYTES, Piece, Store, is_broken
 
 __all__ = ['Reader']
@@ -28,7 +29,7 @@ class Reader:
         return spec
 
     def allocate(self, batch: int) -> Batch:
-        return {key: np.empty(*value) for key, value in self.spec(batch).items()}
+        return {key: _aligned(*value) for key, value in self.spec(batch).items()}
 
     def begin(self, starts: Array, out: Batch) -> list[Piece]:
         """The part that needs the store to hold still: where, which, latents."""
@@ -68,6 +69,14 @@ class Reader:
 
     def _steps(self, column: Column) -> int:
         return self._context if column.latent else self._length
+
+
+def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    """New array that begins, like the columns, at a cache line: copies are faster."""
+    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    room = np.empty(nbytes + ALIGN, np.uint8)
+    start = -room.ctypes.data % ALIGN
+    return room[start : start + nbytes].view(dtype).reshape(shape)
 
 
 def _annotate(batch: Batch) -> None:

@@ -21,7 +21,7 @@ from embodied.core.base import Array
 
 from .schema import Column, Schema
 
-__all__ = ['CHUNK', 'FREE', 'BadSegment', 'Segment', 'SegmentSpec']
+__all__ = ['ALIGN', 'CHUNK', 'FREE', 'BadSegment', 'Segment', 'SegmentSpec']
 
 MAGIC = b'DRPLSEG1'
 PAGE = 4096

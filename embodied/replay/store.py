@@ -110,22 +110,21 @@ class Store:
         """Where the rows of the sequences from `starts` lie, in order."""
         pieces = []
         ordinals, indices = split(starts)
-        chunks = self.index.table[ordinals - self.index.base]
-        keys = ('segment', 'slot', 'fill', 'next')
-        found = zip(*(chunks[key].tolist() for key in keys), strict=True)
-        begins = zip(ordinals.tolist(), indices.tolist(), found, strict=True)
+        table, base = self.index.places, self.index.base
+        segments = self.allocator.segments
+        places = table[ordinals - base].tolist()
+        begins = zip(ordinals.tolist(), indices.tolist(), places, strict=True)
         for row, (ordinal, index, (number, slot, fill, after)) in enumerate(begins):
             offset = 0
             while True:
                 count = min(length - offset, fill - index)
-                segment = self.allocator.segments[number]
-                pieces.append(Piece(ordinal, segment, slot, index, count, row, offset))
+                where = segments[number], slot, index, count
+                pieces.append(Piece(ordinal, *where, row, offset))
                 offset += count
                 if offset == length:
                     break
                 ordinal, index = after, 0
-                chunk = self.index.table[ordinal - self.index.base]
-                number, slot, fill, after = (int(chunk[key]) for key in keys)
+                number, slot, fill, after = table[ordinal - base].tolist()
         return pieces
 
     def groups(self, positions: Array) -> Iterable[tuple[Segment, Array, Array, Array]]:
@@ -352,7 +351,7 @@ class Store:
         """Evicts every chunk of the oldest segment."""
         number = self.allocator.oldest()
         table = self.index.table
-        mine = np.flatnonzero(table['live'] & (table['segment'] == number))
+        mine = np.flatnonzero((table['live'] > 0) & (table['segment'] == number))
         ordinals = set((mine + self.index.base).tolist())
         self._ages = [age for age in self._ages if age[1] not in ordinals]
         evicted = []
