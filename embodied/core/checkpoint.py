@@ -26,7 +26,15 @@ from typing import Any, BinaryIO, Protocol
 
 from .errors import CheckpointError
 
-__all__ = ['RUN_SUBFOLDER', 'Checkpoint', 'Saveable', 'load_part', 'load_step']
+__all__ = [
+    'RUN_SUBFOLDER',
+    'Checkpoint',
+    'Saveable',
+    'load_part',
+    'load_step',
+    'point_to',
+    'write_whole',
+]
 
 FORMAT = 1  # raised when code of before could not read what this code writes
 PROTOCOL = 5  # of pickle: the first that writes arrays without a detour
@@ -50,10 +58,19 @@ class Saveable(Protocol):
 class Checkpoint:
     """Saves and loads a set of named parts as one consistent whole."""
 
-    def __init__(self, directory: str | os.PathLike, keep: int = 1):
+    def __init__(
+        self,
+        directory: str | os.PathLike,
+        keep: int = 1,
+        pinned: Callable[[], str | None] = lambda: None,
+    ):
+        """keep: how many of the newest saves stay; `pinned` names one that stays, too,
+        as long as something else refers to it."""
         assert keep >= 1, keep
         self.directory = Path(directory).expanduser()
         self.keep = keep
+        self.version = ''  # name of the newest save of this object, once it is whole
+        self._pinned = pinned
         self._parts: dict[str, Saveable] = {}
         self._frozen: set[str] = set()
         self._thread: threading.Thread | None = None
@@ -72,12 +89,18 @@ class Checkpoint:
         """Whether the last save is still being written."""
         return self._thread is not None and self._thread.is_alive()
 
-    def save(self, step: int = 0) -> None:
-        """Takes a snapshot of all parts now and writes it in the background."""
+    def save(
+        self, step: int = 0, then: Callable[[str], Any] = lambda version: None
+    ) -> None:
+        """Takes a snapshot of all parts now and writes it in the background; `then`
+        is called there with the name of the save when it is whole."""
         self.wait()
         dumps = {name: self._snapshot(name) for name in self._parts}
         self._thread = threading.Thread(
-            target=self._write, args=(int(step), dumps), name='checkpoint', daemon=True
+            target=self._write,
+            args=(int(step), dumps, then),
+            name='checkpoint',
+            daemon=True,
         )
         self._thread.start()
 
@@ -124,10 +147,19 @@ class Checkpoint:
         buffer = pickle.dumps(data, PROTOCOL)
         return lambda file: file.write(buffer)
 
-    def _write(self, step: int, dumps: dict[str, Callable[[BinaryIO], Any]]) -> None:
+    def _write(
+        self,
+        step: int,
+        dumps: dict[str, Callable[[BinaryIO], Any]],
+        then: Callable[[str], Any],
+    ) -> None:
         try:
             stamp = datetime.now(UTC).strftime('%Y%m%dT%H%M%S.%f')
-            self._write_folder(f'{step:0{STEP_DIGITS}}-{stamp}', step, dumps)
+            version = f'{step:0{STEP_DIGITS}}-{stamp}'
+            self._write_folder(version, step, dumps)
+            self.version = version
+            then(version)
+            self._prune()
         except Exception as error:  # noqa: BLE001, raised by the next save() or wait()
             self._error = error
 
@@ -153,20 +185,21 @@ class Checkpoint:
         _sync_folder(temporary)
         temporary.rename(self.directory / name)
         _sync_folder(self.directory)
-        pointer = self.directory / f'{TEMPORARY}{LATEST}'
-        _write_file(pointer, lambda file: file.write(name.encode()))
-        pointer.replace(self.directory / LATEST)
-        _sync_folder(self.directory)
-        self._prune(name)
+        write_whole(self.directory / LATEST, name)
 
-    def _prune(self, newest: str) -> None:
-        """Removes all but the last `keep` checkpoints."""
+    def _prune(self) -> None:
+        """Removes all but the last `keep` checkpoints and the pinned one."""
+        stay = (self.version, self._pinned())
         older = sorted(
-            path
-            for path in self.directory.iterdir()
-            if path.is_dir()
-            and path.name[:STEP_DIGITS].isdigit()
-            and path.name != newest
+            (
+                path
+                for path in self.directory.iterdir()
+                if path.is_dir()
+                and path.name[:STEP_DIGITS].isdigit()
+                and path.name not in stay
+            ),
+            # By time: a run that went back has older saves with larger steps.
+            key=lambda path: path.name[STEP_DIGITS:],
         )
         for path in older[: max(0, len(older) - (self.keep - 1))]:
             # Never half a checkpoint under a final name, even while it is deleted.
@@ -189,6 +222,24 @@ def load_part(path: str | os.PathLike, name: str) -> Any:
 def load_step(path: str | os.PathLike) -> int:
     """The step at which the checkpoint that `load_part` finds was made."""
     return _manifest(_find(Path(path).expanduser()))['step']
+
+
+def point_to(directory: Path, version: str) -> bool:
+    """Makes a save the one that is loaded next; False if it is not there."""
+    if not (directory / version / MANIFEST).exists():
+        return False
+    pointer = directory / LATEST
+    if not pointer.exists() or pointer.read_text().strip() != version:
+        write_whole(pointer, version)
+    return True
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replaces a small file; whatever happens, the old or the new one is there."""
+    temporary = path.with_name(f'{TEMPORARY}{path.name}')
+    _write_file(temporary, lambda file: file.write(text.encode()))
+    temporary.replace(path)
+    _sync_folder(path.parent)
 
 
 def _find(path: Path) -> Path:

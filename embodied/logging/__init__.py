@@ -5,7 +5,7 @@ who want them: they load rich and Pillow.
 """
 
 from .episodes import EpisodeStats
-from .jsonl import EventFile, JsonlOutput, ScoreFile, read_records
+from .jsonl import EventFile, JsonlOutput, ScoreFile, last_record, read_records
 from .logger import Logger
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     'JsonlOutput',
     'Logger',
     'ScoreFile',
+    'last_record',
     'read_records',
 ]

@@ -20,8 +20,16 @@ from typing import Any
 
 from .logger import Entry, scalars
 
-__all__ = ['EventFile', 'JsonlOutput', 'LineFile', 'ScoreFile', 'read_records']
+__all__ = [
+    'EventFile',
+    'JsonlOutput',
+    'LineFile',
+    'ScoreFile',
+    'last_record',
+    'read_records',
+]
 
+RECENT = 1 << 20  # bytes at the end of a file that `last_record` looks at
 TAIL_BLOCK = 1 << 16  # bytes per step when looking for the last line from the end
 
 
@@ -135,6 +143,18 @@ def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
         return []
     lines = path.read_bytes().split(b'\n')
     return [json.loads(line) for line in lines[:-1]]
+
+
+def last_record(path: str | os.PathLike, name: str) -> dict[str, Any] | None:
+    """The newest record with the field `name` among the last ones of a file."""
+    path = Path(path)
+    if not path.exists():
+        return None
+    with path.open('rb') as file:
+        file.seek(max(0, path.stat().st_size - RECENT))
+        lines = file.read().split(b'\n')
+    records = (json.loads(line) for line in reversed(lines) if _is_record(line))
+    return next((record for record in records if name in record), None)
 
 
 def _sound_size(fd: int) -> int:

@@ -2,12 +2,13 @@
 
 import os
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from .ratio import TrainRatio
 from .settings import Settings
 
-__all__ = ['Progress', 'say_finished']
+__all__ = ['Progress', 'is_finished', 'say_finished']
 
 
 class Progress:
@@ -73,6 +74,12 @@ class Progress:
         # With a limit that was raised since, there is work again.
         limit = self.steps_reached or self.time_over
         self.complete = data['complete'] and limit
+
+
+def is_finished(saved: Mapping[str, Any], settings: Settings) -> bool:
+    """Whether all work up to a limit, which may have been raised since, was done."""
+    time_over = 0 < settings.duration <= saved['seconds']
+    return saved['complete'] and (saved['steps'] >= settings.steps or time_over)
 
 
 def say_finished(

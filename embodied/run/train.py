@@ -8,7 +8,7 @@ from typing import Any
 import elements
 
 from ..core import base
-from ..core.checkpoint import Checkpoint, load_part
+from ..core.checkpoint import Checkpoint
 from ..core.clock import GlobalClock
 from ..core.driver import Driver
 from ..core.errors import CheckpointError
@@ -20,6 +20,7 @@ from .learner import Learner
 from .meters import Averages, Speed, usage
 from .progress import Progress, say_finished
 from .reporter import Reporter
+from .restore import restore
 from .settings import Settings
 from .store import Store
 
@@ -117,15 +118,10 @@ class TrainLoop:
 
     def restore(self) -> None:
         """Continues this run, or begins it, maybe with the agent of another one."""
-        if self.checkpoint.exists():
-            self.checkpoint.load()
-            self.note('restored')
-            return
-        if self.settings.from_checkpoint:
-            data = load_part(self.settings.from_checkpoint, 'agent')
-            self.agent.load(data, regex=self.settings.from_checkpoint_regex)
-            self.note('initialized', source=self.settings.from_checkpoint)
-        self.save()
+        if restore(self.checkpoint, self.agent, self.settings, self.note):
+            self.note('restored', updates=self.progress.updates)
+        else:
+            self.save()
 
     def finished(self) -> bool:
         if self.signals.received or self.progress.time_over:

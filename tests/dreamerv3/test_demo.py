@@ -20,7 +20,7 @@ FLAGS = ['--configs', 'tiny', 'demo', 'debug', r'--.*\.mults', '2', '4']
 FLAGS += ['--run.steps', '400', '--run.log_every', '0.5', '--agent.report_videos', '3']
 # Not of this run: only other scripts or environments write these.
 OTHERS = ('eval', 'actor_eval/', 'episode/log/', 'episode/abandoned')
-OTHERS += ('episode/timeouts',)
+OTHERS += ('episode/timeouts', 'episode/torn')
 
 
 @pytest.fixture(scope='module')

@@ -155,7 +155,7 @@ class Actor:
         waited = time.perf_counter() - begin
         journal, steps = self._journals[mode], self._session.steps
         if kept.any():
-            journal.add(trans, rows.envids[kept], steps)
+            journal.add(trans, rows.envids[kept], serials[kept], steps)
         metrics = {
             'batch_rows': len(kept),
             'batch_fill': len(kept) / self._batch_rows,

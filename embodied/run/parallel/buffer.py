@@ -37,7 +37,8 @@ class Buffer:
         self._replay = complete(replay)
         self._ours = isinstance(replay, Replay)
         source = _Assembler(replay, empty) if isinstance(replay, Replay) else replay
-        self._streams = {mode: iter(make_stream(source, mode)) for mode in modes}
+        self._open_stream = lambda mode: iter(make_stream(source, mode))
+        self._streams = {mode: self._open_stream(mode) for mode in modes}
         one = threading.RLock()
         self._reading = {x: threading.RLock() if self._ours else one for x in modes}
         self._writing = contextlib.nullcontext() if self._ours else one
@@ -66,6 +67,11 @@ class Buffer:
         """The next batch of the stream."""
         with self._reading[mode]:
             return next(self._streams[mode])
+
+    def begin_anew(self, mode: base.Mode) -> None:
+        """Gives up the rest of a sequence whose first batches were taken."""
+        with self._reading[mode]:
+            self._streams[mode] = self._open_stream(mode)
 
     def update(self, data: base.Batch) -> None:
         with self._writing:

@@ -42,14 +42,16 @@ class Journal:
         self._lines: list[base.Batch] = []  # transitions that were not sent yet
         self._oldest = 0.0  # when the first of them came
 
-    def add(self, trans: base.Batch, envids: base.Array, steps: int) -> None:
+    def add(
+        self, trans: base.Batch, envids: base.Array, serials: base.Array, steps: int
+    ) -> None:
         """Takes one step of each environment, [n, ...] per key."""
         line = {
             key: value.copy()  # A view would keep the whole message in memory.
             for key, value in trans.items()
             if key in FOLLOWED or (key.startswith('log/') and value.ndim == 1)
         }
-        line['envid'] = envids.copy()
+        line['envid'], line['serial'] = envids.copy(), serials.copy()
         if self._lines and line.keys() != self._lines[0].keys():
             self._send_lines(steps)
         if not self._lines:

@@ -7,13 +7,14 @@ import elements
 
 from ...core.checkpoint import Checkpoint, load_part
 from ...transport import AddressInUse
-from ..progress import say_finished
+from ..progress import is_finished, say_finished
 from . import addresses
 from .agent import AgentThread, parallel_agent
 from .crew import Crew
 from .env import start_workers
 from .factories import pack
 from .logger import parallel_logger
+from .manifest import Manifest
 from .replay import parallel_replay
 from .settings import ParallelSettings
 
@@ -42,6 +43,7 @@ def combined(
     addresses.check(settings)
     if _announce_finished(settings):
         return
+    Manifest.read(settings.checkpoints).adopt(settings.checkpoints)
     make_replay = pack(make_replay_train), pack(make_replay_eval)
     make_env = pack(make_env_train), pack(make_env_eval)
     make_stream, make_logger = pack(make_stream), pack(make_logger)
@@ -70,12 +72,11 @@ def _announce_finished(settings: ParallelSettings) -> bool:
     if not Checkpoint(settings.checkpoints / 'agent').exists():
         return False
     saved = load_part(settings.checkpoints / 'agent', 'learner')
-    time_over = 0 < settings.duration <= saved['seconds']
-    finished = saved['complete'] and (saved['steps'] >= settings.steps or time_over)
-    if finished:
-        figures = saved['steps'], saved['updates'], saved['seconds']
-        say_finished(settings.logdir, *figures)
-    return finished
+    if not is_finished(saved, settings):
+        return False
+    figures = saved['steps'], saved['updates'], saved['seconds']
+    say_finished(settings.logdir, *figures)
+    return True
 
 
 def _start_agent(

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...core import base
-from ...core.checkpoint import Checkpoint, load_part
 from ...core.clock import GlobalClock
 from ...logging import EventFile
 from ..meters import Averages, Share, Speed, usage
+from ..progress import is_finished
 from ..reporter import Reporter
+from ..restore import note_rewind, restore
 from .peers import Peers
+from .saves import Saves, open_checkpoint
 from .session import DURATION, FAILURE, STEPS, Session
 from .settings import ParallelSettings
 
@@ -66,14 +68,26 @@ class Learner:
         self.trained = 0  # sequences
         self._earlier = 0.0  # seconds of sessions before this one
         self._begin = time.monotonic()
-        self.checkpoint = Checkpoint(settings.checkpoints / 'agent', settings.keep)
+        self.finished = False  # in a session before this one
+        self.checkpoint = open_checkpoint(settings, 'agent')
         self.checkpoint.add('learner', self)
         self.checkpoint.add('agent', agent, frozen=True)
+        self.saves = Saves(
+            self.checkpoint,
+            settings.checkpoints,
+            peers.ask_to_save,
+            lambda: {'updates': self.updates, 'trained': self.trained},
+        )
 
     def run(self, let_act: Callable[[], Any]) -> None:
         """Trains until the run ends. Acting waits until `let_act` is called."""
         self.restore()
         let_act()
+        if self.finished:
+            # We died after the last save, before all others knew.
+            reached = self.session.steps >= self.settings.steps
+            self.dismiss(STEPS if reached else DURATION)
+            return
         self.begin()
         for batch in self.batches():
             self.train_on(batch)
@@ -84,15 +98,11 @@ class Learner:
 
     def restore(self) -> None:
         """Continues this run, or begins it, maybe with the agent of another one."""
-        if self.checkpoint.exists():
-            self.checkpoint.load()
-            self.note('restored')
-            return
-        if self.settings.from_checkpoint:
-            data = load_part(self.settings.from_checkpoint, 'agent')
-            self.agent.load(data, regex=self.settings.from_checkpoint_regex)
-            self.note('initialized', source=self.settings.from_checkpoint)
-        self.save_all()
+        if restore(self.checkpoint, self.agent, self.settings, self.note):
+            self.note('restored', updates=self.updates, trained=self.trained)
+            note_rewind(self.settings.logdir, 'train/updates', self.updates)
+        else:
+            self.saves.save_agent(self.session.steps)
 
     def begin(self) -> None:
         threading.Thread(target=self._watch, name='limits', daemon=True).start()
@@ -139,8 +149,9 @@ class Learner:
 
     def save_if_due(self) -> None:
         # A disk that cannot keep up delays the next save, not the training.
-        if self.should_save(skip=self.checkpoint.busy):
-            self.save_all()
+        if self.should_save(skip=self.saves.busy):
+            self.saves.begin()
+        self.saves.advance(self.session.steps)
 
     def log(self) -> None:
         self.send({**self.train_metrics.result(), 'updates': self.updates}, 'train')
@@ -172,9 +183,6 @@ class Learner:
     def send(self, metrics: base.Metrics, prefix: str) -> None:
         self.peers.log.put(metrics, prefix, self.session.steps)
 
-    def save_all(self) -> None:
-        self.checkpoint.save(self.session.steps)
-
     def finish(self) -> None:
         """The last report, unless somebody is waiting, and the last save; replay and
         logger end as well."""
@@ -188,12 +196,17 @@ class Learner:
             if self.peers.evaluation.ready:
                 self.report_eval()
         # The last steps may have reached replay after the actor heard from it.
-        self.session.steps = max(self.session.steps, self.peers.finish_replay())
+        self.session.steps = max(self.session.steps, self.saves.await_peers())
         self.log()
-        self.save_all()
+        self.saves.save_agent(self.session.steps, ended=True)
         self.checkpoint.wait()
         self.note('ended', reason=self.session.reason, updates=self.updates)
-        self.peers.finish_logger(self.session.steps)
+        self.dismiss(self.session.reason)
+
+    def dismiss(self, reason: str) -> None:
+        """Tells the others, after the last save: until then they are needed."""
+        self.session.stop(reason)
+        self.peers.finish(self.session.steps)
 
     def save(self) -> dict[str, Any]:
         return {
@@ -208,6 +221,7 @@ class Learner:
         self.updates, self.trained = data['updates'], data['trained']
         self._earlier, self._begin = data['seconds'], time.monotonic()
         self.session.steps = max(self.session.steps, data['steps'])
+        self.finished = is_finished(data, self.settings)
 
     def note(self, event: str, **details: Any) -> None:
         with contextlib.closing(EventFile(self.settings.logdir)) as events:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...core import base
-from ...core.checkpoint import Checkpoint
 from ...core.signals import StopSignals
 from ...logging import ScoreFile
 from ..episodes import Episodes
@@ -16,6 +15,7 @@ from . import protocol
 from .aggregate import Aggregate
 from .factories import unpack
 from .links import make_server
+from .saves import RoleSaves
 from .serving import Chore, serve
 from .settings import ParallelSettings
 from .track import Track
@@ -40,25 +40,14 @@ def parallel_logger(
         scores = ScoreFile(settings.logdir)
         stack.callback(scores.close)
         service = LoggerService(logger, scores, settings, lambda: mail.put(FINISHED))
-        checkpoint = Checkpoint(settings.checkpoints / 'logger', settings.keep)
-        checkpoint.add('logger', service)
-        if checkpoint.exists():
-            checkpoint.load()
-
-        def save() -> None:
-            checkpoint.save(service.step)
-
+        saves = RoleSaves('logger', service, settings, mail.put)
         for name in protocol.LOGGER:
             server.bind(name, getattr(service, name), once=True)
-        chores = [
-            Chore(settings.log_every, service.write),
-            Chore(settings.save_every, save),
-        ]
+        server.bind(protocol.SAVE, saves.save)
         stack.callback(server.close)
-        serve(server, chores, mail)
-        service.write()
-        save()
-        checkpoint.wait()
+        serve(server, [Chore(settings.log_every, service.write)], mail)
+        service.write(last=True)
+        saves.save()
 
 
 class LoggerService:
@@ -79,17 +68,24 @@ class LoggerService:
         self._settings = settings
         self._on_finish = on_finish
         self._metrics = Aggregate(int(logger.step))
+        self._step_known = True
         self._lock = threading.Lock()  # of the tracks
         self._train = Track('episode', Episodes(self._metrics, scores, 'episode'))
         self._evaluation = Track('eval', Episodes(self._metrics, scores, 'eval', True))
 
     @property
-    def step(self) -> int:
+    def steps(self) -> int:
+        """Environment steps committed, as far as anybody has said."""
         return self._metrics.step
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """What the manifest says about a save."""
+        return {'logger_step': self.steps}
 
     def add(self, metrics: base.Metrics, prefix: str, steps: int) -> None:
         """Metrics of any role, which knows of `steps` committed steps or of none."""
-        self._metrics.advance(steps)
+        self._advance(steps)
         self._metrics.put(metrics, prefix)
 
     def tran(
@@ -100,7 +96,7 @@ class LoggerService:
         steps: int,
     ) -> None:
         """Rows of one step each, those of an environment in order."""
-        self._metrics.advance(steps)
+        self._advance(steps)
         with self._lock:
             for track, rows in ((self._train, ~is_eval), (self._evaluation, is_eval)):
                 if rows.any():
@@ -109,11 +105,13 @@ class LoggerService:
 
     def finish(self, steps: int) -> None:
         """The run has ended, with `steps` committed steps."""
-        self._metrics.advance(steps)
+        self._advance(steps)
         self._on_finish()
 
-    def write(self) -> None:
+    def write(self, last: bool = False) -> None:
         """Writes what has arrived since the last write. Only one thread may."""
+        if not self._step_known and not last:
+            return  # Lines at the step of the last save would go back in time.
         with self._lock:
             for track in (self._train, self._evaluation):
                 track.drop_silent(self._settings.episode_timeout)
@@ -125,7 +123,12 @@ class LoggerService:
 
     def save(self) -> dict[str, Any]:
         # No episodes: a new session of the environments starts new ones.
-        return {'step': self.step}
+        return {'step': self.steps}
 
     def load(self, data: dict[str, Any]) -> None:
         self._metrics.advance(data['step'])
+        self._step_known = False
+
+    def _advance(self, steps: int) -> None:
+        self._metrics.advance(steps)
+        self._step_known |= steps > 0

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from ...transport import ClientInterface, Disconnected, Timeout
+from ...transport import Disconnected, Future, Timeout
 from .fetcher import Fetcher
 from .links import await_server, make_client
 from .outbox import LOG_QUEUE, Outbox
+from .protocol import SAVE
 from .settings import ParallelSettings
 
 __all__ = ['Peers']
@@ -30,12 +31,13 @@ class Peers:
         self.report = fetch(client, 'sample_batch_report', REPORTS_AHEAD)
         client = connect(self._addr, 'eval reports')
         self.evaluation = fetch(client, 'sample_batch_eval', REPORTS_AHEAD)
-        self._replay = connect(self._addr, 'updates')
+        replay = connect(self._addr, 'updates')
         self.updates = Outbox(
-            self._replay, 'update', settings.update_queue, wait=settings.deterministic
+            replay, 'update', settings.update_queue, wait=settings.deterministic
         )
-        self._logger = connect(settings.logger_addr, 'metrics')
-        self.log = Outbox(self._logger, 'add', LOG_QUEUE)
+        logger = connect(settings.logger_addr, 'metrics')
+        self.log = Outbox(logger, 'add', LOG_QUEUE)
+        self._clients = {'replay': replay, 'logger': logger}
 
     def start(self, trained: int) -> None:
         """Asks for the first batches, however late replay is started; `trained`
@@ -48,25 +50,23 @@ class Peers:
             if not self.train.ended:  # closed while we waited
                 raise
 
-    def finish_replay(self) -> int:
-        """Tells replay that the run has ended, after the last update: the steps that
-        it holds, 0 if it does not answer."""
-        self.updates.flush(FAREWELL)
-        answer = self._tell('replay', self._replay)
-        return int(answer['steps']) if answer else 0
+    def ask_to_save(self, role: str) -> Future:
+        """Has replay or logger save, after what was sent before: the answer to come."""
+        return self._clients[role].call(SAVE)
 
-    def finish_logger(self, steps: int) -> None:
-        """Tells the logger that the run has ended, after the last metrics."""
-        self.log.flush(FAREWELL)
-        self._tell('logger', self._logger, steps)
+    def finish(self, steps: int) -> None:
+        """Tells replay and logger that the run has ended after so many steps."""
+        for outbox in (self.updates, self.log):
+            outbox.flush(FAREWELL)
+        self._tell('replay')
+        self._tell('logger', steps)
 
     def close(self) -> None:
         for part in (self.train, self.report, self.evaluation, self.updates, self.log):
             part.close()
 
-    def _tell(self, name: str, client: ClientInterface, *args: Any) -> Any:
+    def _tell(self, role: str, *args: Any) -> None:
         try:
-            return client.call('finish', *args).result(FAREWELL)
+            self._clients[role].call('finish', *args).result(FAREWELL)
         except Timeout:
-            print(f'The {name} does not answer and could not be told of the end.')
-            return None
+            print(f'The {role} does not answer and could not be told of the end.')

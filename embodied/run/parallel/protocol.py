@@ -26,9 +26,10 @@
 
     actor -> logger.tran
         (transitions {key: [n]}, envids int32 [n], is_eval bool [n], steps int) -> None
-        reward, is_first, is_last and the scalars among the `log/` keys; rows of one
-        environment are in order, several of its steps may be in one message. Films
-        of single episodes come as videos by `add`, when they are complete.
+        reward, is_first, is_last, the scalars among the `log/` keys, and `serial` as
+        above, since messages may be dropped; rows of one environment are in order,
+        several of its steps may be in one message. Films of single episodes come as
+        videos by `add`, when they are complete.
 
     learner -> replay.sample_batch_train | sample_batch_report | sample_batch_eval
         (number: int) -> batch {key: [B, T, ...]}, {} at the end of the run
@@ -44,8 +45,12 @@
         (metrics {name: scalar or array}, prefix: str, steps: int) -> None
         steps: environment steps committed to replay, 0 if the role does not know.
 
+    learner -> replay.save, logger.save
+        () -> {'version': str, 'counters': {name: int}}: the save is on the disk. The
+        learner decides when, so that the saves of all roles belong together.
+
     learner -> replay.finish
-        () -> {'steps': int}: steps committed. The run has ended: save, exit.
+        () -> None. The run has ended: save, exit.
 
     learner -> logger.finish
         (steps: int) -> None. The run has ended after so many steps: write, exit.
@@ -55,7 +60,7 @@ process runs the environments of one `WorkerPlan` (settings.py); servers and cli
 opened by links.py; the actor and the learner share a `Session` (session.py).
 """
 
-__all__ = ['ACTOR', 'LOGGER', 'REPLAY']
+__all__ = ['ACTOR', 'LOGGER', 'REPLAY', 'SAVE']
 
 ACTOR = ('act', 'act_eval', 'evaluate', 'leave')
 REPLAY = (
@@ -68,3 +73,4 @@ REPLAY = (
     'finish',
 )
 LOGGER = ('add', 'tran', 'finish')
+SAVE = 'save'  # of replay and logger

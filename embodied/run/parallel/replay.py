@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...core import base
-from ...core.checkpoint import Checkpoint
 from ...core.limiters import MinSize, RateLimiter
 from ...core.signals import StopSignals
 from ..meters import Share, usage
@@ -15,6 +14,7 @@ from .buffer import Buffer
 from .factories import unpack
 from .links import make_client, make_server
 from .outbox import LOG_QUEUE, Outbox
+from .saves import RoleSaves
 from .serving import Chore, serve
 from .settings import ParallelSettings
 
@@ -44,10 +44,7 @@ def parallel_replay(
         evaluation = Buffer(replay, make_stream, ('eval',), server.empty)
         stack.callback(evaluation.close)
         service = ReplayService(train, evaluation, settings, lambda: mail.put(FINISHED))
-        checkpoint = Checkpoint(settings.checkpoints / 'replay', settings.keep)
-        checkpoint.add('replay', service)
-        if checkpoint.exists():
-            checkpoint.load()
+        saves = RoleSaves('replay', service, settings, mail.put)
         client = make_client(settings.logger_addr, 'replay', settings)
         logger = Outbox(client, 'add', LOG_QUEUE)
         stack.callback(logger.close)
@@ -56,16 +53,12 @@ def parallel_replay(
             for prefix, metrics in service.metrics().items():
                 logger.put(metrics, prefix, service.steps)
 
-        def save() -> None:
-            checkpoint.save(service.steps)
-
         for name in protocol.REPLAY:
             server.bind(name, getattr(service, name), once=True)
-        chores = [Chore(settings.log_every, log), Chore(settings.save_every, save)]
+        server.bind(protocol.SAVE, saves.save)
         stack.callback(server.close)
-        serve(server, chores, mail)
-        save()
-        checkpoint.wait()
+        serve(server, [Chore(settings.log_every, log)], mail)
+        saves.save()
 
 
 class ReplayService:
@@ -111,6 +104,11 @@ class ReplayService:
         return self._forgotten + self._train.inserts
 
     @property
+    def counters(self) -> dict[str, int]:
+        """What the manifest says about a save."""
+        return {'steps': self.steps}
+
+    @property
     def over(self) -> bool:
         """Whether no more rows are taken."""
         return self._stopped or self.steps >= self.settings.steps
@@ -141,7 +139,13 @@ class ReplayService:
         """
         if self._origin is None:
             self._origin = number
-        self.limiter.correct(samples=number - self._origin)
+        samples = number - self._origin
+        if samples != self.limiter.samples:
+            # The learner or replay itself was restored from a save.
+            self.limiter.correct(samples=samples)
+            if self.settings.consec_train > 1:
+                # The next batch would not follow the one that the carry is of.
+                self._train.begin_anew('train')
         with self._sample_wait:
             admitted = self.limiter.sample(self.settings.batch_size)
         return self._train.take('train') if admitted else {}
@@ -156,13 +160,12 @@ class ReplayService:
         """Latents and priorities by data['stepid'], as the learner computed them."""
         self._train.update(data)
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self) -> None:
         """The run has ended: nobody waits any more."""
         self._stopped = True
         for limiter in (self.limiter, self._filled, self._eval_filled):
             limiter.stop()
         self._on_finish()
-        return {'steps': self.steps}
 
     def metrics(self) -> dict[str, base.Metrics]:
         """What happened since the last call, by prefix."""

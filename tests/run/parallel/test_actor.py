@@ -126,7 +126,7 @@ def test_the_logger_follows_episodes_without_images(stage):
         stage.play((4, step), mode='eval')
     stage.finish()
     rows = stage.peers.transitions
-    keys = {'reward', 'is_first', 'is_last', 'log/height', 'log/count'}
+    keys = {'reward', 'is_first', 'is_last', 'serial', 'log/height', 'log/count'}
     assert all(row.keys() == keys for _, _, row in rows)
     for envid, is_eval in ((2, False), (4, True)):
         own = [row for number, flag, row in rows if (number, flag) == (envid, is_eval)]

@@ -1,5 +1,6 @@
 """The logger role: one step for everything, episodes by environment, clean ends."""
 
+import collections
 import contextlib
 import json
 import threading
@@ -32,7 +33,12 @@ def make_trans(*rows):
 
 
 def send(service, trans, envids, is_eval=None, steps=0):
+    """Rows with the next serial number of each environment."""
     is_eval = np.zeros(len(envids), bool) if is_eval is None else np.array(is_eval)
+    counts = service.__dict__.setdefault('counts', collections.Counter())
+    counts.update(envids)
+    serials = np.array([counts[envid] for envid in envids])
+    trans = {**trans, 'serial': serials}
     service.tran(trans, np.array(envids, np.int32), is_eval, steps)
 
 
@@ -156,7 +162,7 @@ def test_a_restart_continues_at_the_saved_step(tmp_path):
     other = make_service(tmp_path)
     other.load(json.loads(json.dumps(service.save())))
     other.add({'loss': 1.0}, 'train', 0)
-    other.write()
+    other.write(last=True)
     assert read_records(tmp_path / 'metrics.jsonl')[-1]['step'] == 50
 
 
@@ -175,13 +181,41 @@ def running(logdir, make_logger, **changes):
         del told  # its answer may be lost when the server goes
 
 
+def test_episodes_of_which_rows_are_missing_have_no_score(tmp_path):
+    service = make_service(tmp_path)
+    send(service, make_trans(FIRST, FIRST), [0, 1])
+    service.counts[0] += 1  # a row of environment 0 was dropped on its way
+    send(service, make_trans(MIDDLE, MIDDLE), [0, 1])
+    send(service, make_trans(LAST, LAST), [0, 1])
+    service.counts[1] += 1  # this one lies between two episodes
+    send(service, make_trans(FIRST, FIRST), [0, 1])
+    send(service, make_trans(LAST, LAST), [0, 1])
+    service.write()
+    scores = read_records(tmp_path / 'scores.jsonl')
+    assert [(x['env'], x['length']) for x in scores] == [(1, 2), (0, 1), (1, 1)]
+    (line,) = read_records(tmp_path / 'metrics.jsonl')
+    assert line['episode/torn'] == 1 and 'episode/abandoned' not in line
+
+
+def test_a_restored_logger_writes_nothing_before_it_knows_the_step(tmp_path):
+    service = make_service(tmp_path)
+    service.load({'step': 10})
+    service.add({'loss': 1.0}, 'train', 0)
+    service.write()
+    assert read_records(tmp_path / 'metrics.jsonl') == []
+    service.add({'fill': 1.0}, 'replay', 25)
+    service.write()
+    (line,) = read_records(tmp_path / 'metrics.jsonl')
+    assert (line['step'], line['train/loss'], line['replay/fill']) == (25, 1.0, 1.0)
+
+
 @pytest.mark.parametrize('transport', ['zmq', 'portal'])
 def test_the_role_writes_what_it_has_when_the_run_ends(tmp_path, transport):
     entries = []
     make = lambda: elements.Logger(elements.Counter(), [entries.extend])
     with running(tmp_path, make, transport=transport) as client:
         client.add({'loss': 0.5}, 'train', 12).result(DEADLINE)
-        rows = make_trans(FIRST, LAST)
+        rows = {**make_trans(FIRST, LAST), 'serial': np.arange(2)}
         envids = np.zeros(2, np.int32)
         client.tran(rows, envids, np.zeros(2, bool), 14).result(DEADLINE)
         assert entries == []  # log_every is 0

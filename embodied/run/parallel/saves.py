@@ -1,0 +1,148 @@
+"""Saves: brings the saves of agent, replay and logger together under one manifest."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from ...core.checkpoint import Checkpoint
+from ...transport import Future, Timeout
+from .manifest import Manifest
+from .settings import ParallelSettings
+
+__all__ = ['RoleSaves', 'Saves', 'open_checkpoint']
+
+AGENT, PEERS = 'agent', ('replay', 'logger')
+# Seconds that replay and logger have to save before the agent does so without them: one
+# that has died and comes back must not cost the agent what it has learned.
+PATIENCE = 10.0
+
+
+def open_checkpoint(settings: ParallelSettings, role: str) -> Checkpoint:
+    """Checkpoint of one role. What the manifest names is never removed."""
+    folder = settings.checkpoints
+    named = lambda: Manifest.read(folder).saves.get(role)
+    return Checkpoint(folder / role, settings.keep, pinned=named)
+
+
+class Role(Protocol):
+    """A role with something to save."""
+
+    @property
+    def steps(self) -> int: ...
+
+    @property
+    def counters(self) -> dict[str, int]: ...
+
+    def save(self) -> Any: ...
+
+    def load(self, data: Any) -> None: ...
+
+
+class RoleSaves:
+    """Saves of replay or logger, which the learner tells when; any thread may call.
+
+    The newest is loaded at once. fail: called with the error of a save that could not
+    be made, which shall end this role rather than the learner.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        role: Role,
+        settings: ParallelSettings,
+        fail: Callable[[Exception], Any],
+    ):
+        self._role = role
+        self._fail = fail
+        self._lock = threading.Lock()
+        self._checkpoint = open_checkpoint(settings, name)
+        self._checkpoint.add(name, role)
+        if self._checkpoint.exists():
+            self._checkpoint.load()
+
+    def save(self) -> dict[str, Any]:
+        """Returns when it is on the disk: the version, and the counters in it."""
+        with self._lock:
+            counters = self._role.counters
+            try:
+                self._checkpoint.save(self._role.steps)
+                self._checkpoint.wait()
+            except Exception as error:
+                self._fail(error)
+                raise
+            return {'version': self._checkpoint.version, 'counters': counters}
+
+
+class Saves:
+    """Saves of the whole run: first replay and logger, then the agent, whose save is
+    the one that counts, last the manifest.
+
+    ask: tells a role to save; its answer to come. counters: those of the agent.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        folder: Path,
+        ask: Callable[[str], Future],
+        counters: Callable[[], Mapping[str, int]],
+    ):
+        self._checkpoint = checkpoint
+        self._folder = folder
+        self._ask = ask
+        self._counters = counters
+        self._asked: dict[str, Future] = {}  # whose answers were not taken yet
+        self._deadline: float | None = None  # for them, when a save has begun
+        self._manifest = Manifest.read(folder)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a save has begun that is not on the disk yet."""
+        return self._deadline is not None or self._checkpoint.busy
+
+    def begin(self) -> None:
+        """Tells the others to save; the agent follows by `advance`."""
+        for role in PEERS:
+            if role not in self._asked:  # A late answer is good for the next save.
+                self._asked[role] = self._ask(role)
+        self._deadline = time.monotonic() + PATIENCE
+
+    def advance(self, step: int) -> None:
+        """Saves the agent if the others have done so or took too long; never waits."""
+        if self._deadline is None:
+            return
+        late = time.monotonic() > self._deadline
+        if late or all(answer.done() for answer in self._asked.values()):
+            self.save_agent(step)
+
+    def await_peers(self) -> int:
+        """Has the others save and waits for them: the steps that replay holds, 0 if it
+        does not answer. For the last save, which `save_agent` ends."""
+        self.begin()
+        assert self._deadline is not None
+        for role, answer in self._asked.items():
+            try:
+                answer.result(max(0.0, self._deadline - time.monotonic()))
+            except Timeout:
+                print(f'The {role} does not answer and may not have been saved.')
+        replay = self._asked['replay']
+        return int(replay.result()['counters']['steps']) if replay.done() else 0
+
+    def save_agent(self, step: int, ended: bool = False) -> None:
+        """Writes the agent, and the manifest after it, in the background."""
+        self._deadline = None
+        saves, counters = dict(self._manifest.saves), dict(self._manifest.counters)
+        for role in [role for role, answer in self._asked.items() if answer.done()]:
+            answer: Any = self._asked.pop(role).result()
+            saves[role] = str(answer['version'])
+            # Numbers come as arrays over portal.
+            counters.update({k: int(v) for k, v in answer['counters'].items()})
+        counters.update(self._counters())
+        manifest = lambda agent: Manifest({**saves, AGENT: agent}, counters, ended)
+        self._checkpoint.save(step, lambda version: self._note(manifest(version)))
+
+    def _note(self, manifest: Manifest) -> None:
+        manifest.write(self._folder)
+        self._manifest = manifest

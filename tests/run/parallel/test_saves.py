@@ -1,0 +1,160 @@
+"""Saves of several roles that belong together, and what a restart takes of them."""
+
+import json
+
+import pytest
+
+from embodied.core.checkpoint import Checkpoint, load_part
+from embodied.core.errors import CheckpointError
+from embodied.run.parallel import saves as saves_lib
+from embodied.run.parallel.manifest import Manifest
+from embodied.run.parallel.saves import Saves
+from embodied.transport import Future
+
+
+class Part:
+    """Saves one number."""
+
+    def __init__(self, value=0):
+        self.value = value
+
+    def save(self):
+        return self.value
+
+    def load(self, data):
+        self.value = data
+
+
+class Patient:
+    """What a future needs of its client when nobody has to wait for it."""
+
+    def wait(self, future, timeout):
+        pass
+
+    def dropped(self, error):
+        pass
+
+
+class Run:
+    """An agent that saves together with a replay and a logger which answer or not."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.parts = {role: Part() for role in ('agent', 'replay', 'logger')}
+        self.checkpoints = {role: self.open(role) for role in self.parts}
+        self.futures = {}
+        self.saves = Saves(self.checkpoints['agent'], folder, self.ask, self.counters)
+
+    def open(self, role):
+        pinned = lambda: Manifest.read(self.folder).saves.get(role)
+        checkpoint = Checkpoint(self.folder / role, keep=1, pinned=pinned)
+        checkpoint.add(role, self.parts[role])
+        return checkpoint
+
+    def counters(self):
+        return {'updates': self.parts['agent'].value}
+
+    def ask(self, role):
+        self.futures[role] = Future(Patient())
+        return self.futures[role]
+
+    def train(self):
+        for part in self.parts.values():
+            part.value += 1
+
+    def answer(self, role):
+        self.save(role)
+        value = {
+            'version': self.checkpoints[role].version,
+            'counters': {f'{role}_steps': self.parts[role].value},
+        }
+        self.futures[role].complete(value)
+
+    def save(self, role):
+        self.checkpoints[role].save()
+        self.checkpoints[role].wait()
+
+    def save_together(self):
+        self.saves.begin()
+        for role in ('replay', 'logger'):
+            self.answer(role)
+        self.saves.advance(0)
+        self.checkpoints['agent'].wait()
+
+    def restart(self):
+        """What each role finds when all of them start again."""
+        Manifest.read(self.folder).adopt(self.folder)
+        return {role: load_part(self.folder / role, role) for role in self.parts}
+
+
+def test_the_agent_saves_after_the_others_and_the_manifest_names_all(tmp_path):
+    run = Run(tmp_path)
+    run.train()
+    run.saves.begin()
+    assert run.saves.busy
+    run.answer('replay')
+    run.saves.advance(0)
+    assert not run.checkpoints['agent'].exists()
+    run.answer('logger')
+    run.saves.advance(0)
+    run.checkpoints['agent'].wait()
+    assert not run.saves.busy
+    manifest = Manifest.read(tmp_path)
+    assert manifest.saves == {k: v.version for k, v in run.checkpoints.items()}
+    counters = {'updates': 1, 'replay_steps': 1, 'logger_steps': 1}
+    assert manifest.counters == counters
+    assert run.restart() == dict.fromkeys(run.parts, 1)
+
+
+@pytest.mark.parametrize('ahead', ['replay', 'logger', 'agent'])
+def test_a_restart_takes_the_saves_that_were_made_together(tmp_path, ahead):
+    """One role has saved alone since, as when the run was killed in between."""
+    run = Run(tmp_path)
+    run.train()
+    run.save_together()
+    run.train()
+    run.save(ahead)
+    assert load_part(tmp_path / ahead, ahead) == 2
+    assert run.restart() == dict.fromkeys(run.parts, 1)
+
+
+def test_after_a_clean_end_the_last_saves_count(tmp_path):
+    run = Run(tmp_path)
+    run.train()
+    run.save_together()
+    run.saves.save_agent(0, ended=True)
+    run.checkpoints['agent'].wait()
+    run.train()
+    run.save('replay')
+    assert run.restart() == {'agent': 1, 'replay': 2, 'logger': 1}
+
+
+def test_a_peer_that_is_away_does_not_keep_the_agent_from_saving(tmp_path, monkeypatch):
+    monkeypatch.setattr(saves_lib, 'PATIENCE', 0.0)
+    run = Run(tmp_path)
+    run.train()
+    run.save_together()
+    before = Manifest.read(tmp_path).saves
+    run.train()
+    run.saves.begin()
+    run.answer('logger')
+    run.saves.advance(0)
+    run.checkpoints['agent'].wait()
+    after = Manifest.read(tmp_path).saves
+    assert after['replay'] == before['replay'] and after['logger'] != before['logger']
+    assert run.restart() == {'agent': 2, 'replay': 1, 'logger': 2}
+    # Its answer comes late and is taken by the next save.
+    late = run.futures['replay']
+    run.answer('replay')
+    run.saves.begin()
+    assert run.futures['replay'] is late
+    run.answer('logger')
+    run.saves.advance(0)
+    run.checkpoints['agent'].wait()
+    assert run.restart()['replay'] == 2
+
+
+def test_a_manifest_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / 'manifest.json').write_text(json.dumps({'saves': 3}))
+    with pytest.raises(CheckpointError, match=r'manifest\.json cannot be read'):
+        Manifest.read(tmp_path)
