@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 __all__ = ['Surroundings', 'start_module']
@@ -47,17 +48,24 @@ class Surroundings(NamedTuple):
             os.environ['PYTHONPATH'] = self.pythonpath
 
 
-def start_module(module: str, fd: int, **options: Any) -> subprocess.Popen:
-    """Starts `python -m module FD` with that descriptor in a process group of its own.
+def start_module(
+    module: str,
+    fd: int,
+    *args: str,
+    env: Mapping[str, str] | None = None,
+    **options: Any,
+) -> subprocess.Popen:
+    """Starts `python -m module FD ...` with that descriptor, in a process group of its
+    own, with the variables `env` in addition to ours.
 
     No fork: the child shares no locks, threads or device handles with us.
     """
     # -P: the current folder counts only if it is on the parent's path.
-    command = [sys.executable, '-P', '-m', module, str(fd)]
+    command = [sys.executable, '-P', '-m', module, str(fd), *args]
     path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
     return subprocess.Popen(
         command,
-        env={**os.environ, 'PYTHONPATH': path},
+        env={**os.environ, **(env or {}), 'PYTHONPATH': path},
         stdin=subprocess.DEVNULL,
         pass_fds=[fd],
         process_group=0,  # The terminal's Ctrl-C is for the parent alone.

@@ -10,11 +10,14 @@ unless the process was killed in between; that half is cut when the file is open
 again. `time` is seconds since 1970. Numbers that JSON cannot express are null.
 """
 
+import contextlib
+import errno
+import fcntl
 import json
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +43,22 @@ class LineFile:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        os.ftruncate(self._fd, _sound_size(self._fd))
+        with self._alone():
+            os.ftruncate(self._fd, _sound_size(self._fd))
 
     def append(self, record: Mapping[str, Any]) -> None:
         line = json.dumps(_finite(record), allow_nan=False) + '\n'
         data = line.encode()
-        written = os.write(self._fd, data)
-        if written < len(data):
-            # Half a line would spoil the next one, too.
-            os.ftruncate(self._fd, os.fstat(self._fd).st_size - written)
-            raise OSError(f'Only {written} of {len(data)} bytes fit into {self.path}.')
+        with self._alone():
+            written = os.write(self._fd, data)
+            if written < len(data):
+                # Half a line would spoil the next one, too.
+                os.ftruncate(self._fd, os.fstat(self._fd).st_size - written)
+                raise OSError(
+                    errno.ENOSPC,
+                    f'Only {written} of {len(data)} bytes fit into the file',
+                    str(self.path),
+                )
 
     def last(self) -> dict[str, Any] | None:
         """The newest record, None in an empty file."""
@@ -63,6 +72,15 @@ class LineFile:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Several processes write events: nobody may cut off what another one adds."""
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
 
 
 class EventFile:

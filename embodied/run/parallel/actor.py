@@ -28,6 +28,7 @@ from .policy import Policy
 from .roster import Roster, Rows
 from .session import STEPS, Session
 from .settings import ParallelSettings
+from .vitals import vitals
 
 __all__ = ['Actor', 'Record', 'parallel_actor']
 
@@ -135,6 +136,7 @@ class Actor:
         if reset.any():
             acts = {k: zero_where(reset, v) for k, v in acts.items()}
         answer = {'acts': acts, 'reset': reset, 'stop': rows.replaced}
+        vitals().advance()
         trans = {**obs, **acts, **outs}
         return answer, Record(mode, trans, rows, origin['serial'], seconds)
 

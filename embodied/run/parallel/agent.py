@@ -1,5 +1,6 @@
 """Agent process: one agent object, with an actor and a learner thread around it."""
 
+import os
 import queue
 import threading
 from collections.abc import Callable, Mapping
@@ -8,9 +9,11 @@ from typing import Any, NamedTuple
 from ...core import base
 from ...core.signals import StopSignals
 from .actor import parallel_actor
+from .children import ENDED, Notice
 from .factories import unpack
 from .learner import parallel_learner
 from .session import FAILURE, Session
+from .vitals import vitals
 
 __all__ = ['AgentRun', 'AgentThread', 'parallel_agent']
 
@@ -106,29 +109,44 @@ class AgentRun:
 class AgentThread:
     """The agent in a thread of its launcher, which treats it like a child process.
 
-    `on_exit(self)` is called when it has ended.
+    `notify` is called with each Notice of it.
     """
 
     def __init__(
         self,
         make_agent: Callable[[], base.Agent] | bytes,
         args: Mapping[str, Any],
-        on_exit: Callable[['AgentThread'], Any],
+        notify: Callable[[Notice], Any],
     ):
         self.name = 'agent'
+        self.asked = False
         self._run = AgentRun(make_agent, args)
-        self._on_exit = on_exit
+        self._notify = notify
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._work, name='agent', daemon=True)
-        self._thread.start()
+        vitals().reset()
+        threads = [
+            threading.Thread(target=target, name=f'agent{target.__name__}', daemon=True)
+            for target in (self._work, self._beat)
+        ]
+        self._thread = threads[0]
+        for thread in threads:
+            thread.start()
+
+    @property
+    def pid(self) -> int:
+        return os.getpid()
 
     def ask(self) -> None:
         """Asks for a clean end."""
+        self.asked = True
         self._run.stop('SIGTERM')
 
-    def kill(self) -> None:
+    def kill(self, cause: str = '') -> None:
         """A thread cannot be killed; it ends with the process at the latest."""
         self.ask()
+
+    def go_on(self) -> None:
+        """Nobody can stop a thread."""
 
     def collect(self, timeout: float | None = None) -> BaseException | None:
         """Waits for the end; the error that caused it, if any."""
@@ -140,7 +158,11 @@ class AgentThread:
             self._run()
         except BaseException as error:  # noqa: BLE001 (the launcher raises it)
             self._error = error
-        self._on_exit(self)
+        self._notify(Notice(self, ENDED))
+
+    def _beat(self) -> None:
+        while self._thread.is_alive():
+            self._notify(Notice(self, vitals().await_beat()))
 
 
 class _End(NamedTuple):

@@ -1,8 +1,9 @@
 """Child process of a role: `python -m embodied.run.parallel.child FD`.
 
 The parent starts it with one end of a pipe and sends an Order. The role runs in the
-main thread, which receives signals; the process ends when it returns. What it raises
-goes back through the pipe. When the parent's end closes, the parent is dead.
+main thread, which receives signals; the process ends when it returns. Its vitals and
+what it raises go back through the pipe. When the parent's end closes, the parent is
+dead.
 """
 
 import logging
@@ -16,7 +17,8 @@ from multiprocessing.connection import Connection
 import cloudpickle
 
 from ...core.errors import DreamerError
-from .children import Report
+from .failure import Report
+from .vitals import vitals
 
 __all__ = ['main']
 
@@ -34,15 +36,20 @@ def main() -> None:
     except EOFError:
         return
     order.surroundings.adopt()
-    threading.Thread(target=_die_with, args=(pipe,), daemon=True).start()
+    sending = threading.Lock()
+    for target, args in ((_die_with, (pipe,)), (_send_beats, (pipe, sending))):
+        threading.Thread(target=target, args=args, daemon=True).start()
     logging.basicConfig(format='%(asctime)s %(name)s %(levelname)s %(message)s')
     try:
-        role, args = cloudpickle.loads(order.call)
-        role(*args)
+        role, arguments = cloudpickle.loads(order.call)
+        role(*arguments)
     except BaseException as error:  # noqa: BLE001 (the parent raises it)
-        if not isinstance(error, DreamerError):
+        if isinstance(error, DreamerError):
+            print(f'{type(error).__name__}: {error}', file=sys.stderr)
+        else:
             traceback.print_exception(error)
-        pipe.send(Report.of(error))
+        with sending:
+            pipe.send(Report.of(error))
         sys.exit(FAILED)
 
 
@@ -52,6 +59,16 @@ def _die_with(parent: Connection) -> None:
         parent.recv_bytes()
     except (EOFError, OSError):
         os.killpg(os.getpid(), signal.SIGKILL)
+
+
+def _send_beats(parent: Connection, sending: threading.Lock) -> None:
+    while True:
+        beat = vitals().await_beat()
+        try:
+            with sending:
+                parent.send(beat)
+        except OSError:
+            return  # The other thread ends the process.
 
 
 if __name__ == '__main__':

@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import threading
-import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Pipe
 from pathlib import Path
@@ -12,16 +11,16 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
-from ...core import errors
+from ...core import lineage
 from ...core.processes import Surroundings, start_module
-from ...transport.errors import AddressInUse
+from .failure import Failure, Report
+from .vitals import Beat
 
-__all__ = ['Child', 'Order', 'Report']
+__all__ = ['ENDED', 'STOPPED', 'Child', 'Notice', 'Order']
 
 MODULE = 'embodied.run.parallel.child'
-LAST_LINES = 10  # of a log that are shown when a role dies without a word
-LAST_BYTES = 4096
-MAX_TRACEBACK = 10_000  # characters, so that a report always fits into the pipe
+ENDED, STOPPED = 'ended', 'stopped'
+LAST_WORDS = 5.0  # seconds for what a dead child has sent to arrive
 
 
 class Order(NamedTuple):
@@ -30,80 +29,81 @@ class Order(NamedTuple):
     surroundings: Surroundings
     call: bytes  # cloudpickled role and its arguments
 
-
-class Report(NamedTuple):
-    """The exception that ended a role, in a form that every process can read."""
-
-    kind: str
-    message: str
-    traceback: str
-
     @classmethod
-    def of(cls, error: BaseException) -> 'Report':
-        text = ''.join(traceback.format_exception(error))
-        message = str(error)[:MAX_TRACEBACK]
-        return cls(type(error).__name__, message, text[-MAX_TRACEBACK:])
+    def of(cls, role: Callable[..., None], args: tuple) -> 'Order':
+        return cls(Surroundings.here(), cloudpickle.dumps((role, args)))
 
-    def error(self, role: str) -> errors.DreamerError:
-        """The error to raise where the role was started."""
-        own = getattr(errors, self.kind, None)
-        if own is not None and issubclass(own, errors.ConfigError):
-            return own(self.message)  # says all there is to say
-        if self.kind == AddressInUse.__name__:
-            return AddressInUse(self.message)
-        return errors.RoleError(
-            f'The {role} failed: {self.kind}: {self.message}\n\n{self.traceback}'
-        )
+
+class Notice(NamedTuple):
+    """Something that a role does, or that happens to it."""
+
+    role: Any  # the Child
+    what: Beat | str  # ENDED, STOPPED
 
 
 class Child:
-    """One role in a process of its own; `on_exit(self)` is called when it has ended.
+    """One role in a process of its own; `notify` is called with each Notice of it.
 
-    Its output goes to `log`; with `shown`, what it prints goes to our own output.
+    Its output goes to `log`; with `shown`, what it prints goes to our own output. All
+    its descendants carry `mark` and end with it.
     """
 
     def __init__(
         self,
         name: str,
-        role: Callable[..., None],
-        args: tuple,
+        order: Order,
         log: Path,
-        on_exit: Callable[['Child'], Any],
+        mark: str,
+        notify: Callable[[Notice], Any],
         shown: bool = False,
     ) -> None:
         self.name = name
         self._log = log
-        self._on_exit = on_exit
+        self._mark = mark
+        self._notify = notify
         self._asked = False  # to end
+        self._cause = ''  # why we have killed it
+        self._report: Report | None = None
         self._pipe, theirs = Pipe()
-        order = Order(Surroundings.here(), cloudpickle.dumps((role, args)))
         log.parent.mkdir(parents=True, exist_ok=True)
         with theirs, log.open('ab') as file:
-            stdout = None if shown else file
             self._process = start_module(
-                MODULE, theirs.fileno(), stdout=stdout, stderr=file
+                MODULE,
+                theirs.fileno(),
+                env={lineage.MARK: mark},
+                stdout=None if shown else file,
+                stderr=file,
             )
-        # A large order waits until the child reads; others can be started meanwhile.
-        self._watcher = threading.Thread(
-            target=self._watch, args=(order,), name=f'watch-{name}', daemon=True
-        )
-        self._watcher.start()
+        self._listener = self._thread(self._listen, order)
+        self._watcher = self._thread(self._watch)
 
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    @property
+    def asked(self) -> bool:
+        """Whether it was asked to end."""
+        return self._asked
 
     def ask(self) -> None:
         """Asks the role to end cleanly; a second time would end it at once."""
         if not self._asked:
             self._asked = True
             self._signal(signal.SIGTERM)
+            self._signal(signal.SIGCONT)  # in case that it is stopped
 
-    def kill(self) -> None:
+    def kill(self, cause: str = '') -> None:
+        """Ends it at once, and its process group with it."""
+        self._cause = cause
         self._signal(signal.SIGKILL)
 
-    def collect(self) -> errors.DreamerError | None:
-        """Waits for the end, leaves nothing behind; the error that caused it, if any.
+    def go_on(self) -> None:
+        """After somebody has stopped it."""
+        self._signal(signal.SIGCONT)
+
+    def collect(self) -> Failure | None:
+        """Waits for the end, leaves nothing behind; how it failed, if it did.
 
         Whoever was asked to end before it was able to do so cleanly did as asked.
         """
@@ -112,21 +112,42 @@ class Child:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         code = self._process.wait()
-        report = self._report()
+        lineage.end(self._mark)
+        self._listener.join(LAST_WORDS)
         self._pipe.close()
-        if report is not None:
-            return report.error(self.name)
         if code == 0 or (self._asked and code == -signal.SIGTERM):
             return None
-        return self._death(code)
+        return Failure(self.name, self.pid, code, self._log, self._report, self._cause)
 
-    def _watch(self, order: Order) -> None:
-        # A child that is gone already is noticed right below.
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+    def _thread(self, target: Callable[..., None], *args: Any) -> threading.Thread:
+        name = f'{target.__name__.strip("_")}-{self.name}'
+        thread = threading.Thread(target=target, args=args, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def _listen(self, order: Order) -> None:
+        # A child that is gone is noticed by the other thread.
+        with contextlib.suppress(OSError, EOFError):
             self._pipe.send(order)
-        # Not reaped yet, so that its id stays valid for signals to it.
-        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        self._on_exit(self)
+            while True:
+                message = self._pipe.recv()
+                if isinstance(message, Report):
+                    self._report = message
+                else:
+                    self._notify(Notice(self, message))
+
+    def _watch(self) -> None:
+        """Tells of the end, and of stops before."""
+        while True:
+            # Not reaped, so that its id stays valid for signals to it.
+            states = os.WEXITED | os.WSTOPPED | os.WNOWAIT
+            info = os.waitid(os.P_PID, self.pid, states)
+            assert info
+            if info.si_code != os.CLD_STOPPED:
+                self._notify(Notice(self, ENDED))
+                return
+            os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG)
+            self._notify(Notice(self, STOPPED))
 
     def _signal(self, number: int) -> None:
         if self._process.returncode is None:
@@ -135,28 +156,3 @@ class Child:
                     os.killpg(self.pid, number)
                 else:
                     os.kill(self.pid, number)
-
-    def _report(self) -> Report | None:
-        try:
-            return self._pipe.recv()
-        except (EOFError, ConnectionResetError):
-            return None
-
-    def _death(self, code: int) -> errors.RoleError:
-        if code < 0:
-            how = f'was killed by signal {-code} ({signal.strsignal(-code)})'
-        else:
-            how = f'ended with exit code {code}'
-        hint = ' The machine may be out of memory.' if code == -signal.SIGKILL else ''
-        lines = '\n'.join(f'  {line}' for line in _last_lines(self._log))
-        return errors.RoleError(
-            f'The {self.name} (process {self.pid}) {how}.{hint}\n'
-            f'{self._log} ends with:\n{lines}'
-        )
-
-
-def _last_lines(log: Path) -> list[str]:
-    with log.open('rb') as file:
-        file.seek(max(0, log.stat().st_size - LAST_BYTES))
-        text = file.read().decode(errors='replace')
-    return text.splitlines()[-LAST_LINES:] or ['(nothing)']

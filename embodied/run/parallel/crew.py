@@ -1,56 +1,59 @@
 """Crew: roles that were started together, from their start to the end of the last."""
 
+import os
 import queue
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
-from ...core.errors import RoleError
+from ...core.errors import DreamerError, RoleError
+from ...core.guard import Guard
 from ...core.signals import StopSignals
-from .children import Child
+from .children import ENDED, Child, Notice, Order
+from .failure import Failure, Report
+from .member import DONE, Member, Role
+from .records import NoRecords, Records
 from .settings import ParallelSettings
+from .status import HEARTBEAT
+from .vitals import COMPILING, Beat
 
-__all__ = ['Crew', 'Role']
+__all__ = ['Crew']
 
-FLUSH_SECONDS = 5.0  # for roles to write what they have after another one has failed
-
-
-class Role(Protocol):
-    """A child process, or a thread that is treated like one."""
-
-    name: str
-
-    def ask(self) -> None:
-        """Asks it to end cleanly."""
-
-    def kill(self) -> None:
-        """Ends it at once."""
-
-    def collect(self) -> BaseException | None:
-        """Waits for its end; the error that caused it, if any."""
+LAST_UPDATE = 10.0  # seconds for the lead to save after another role has failed
+FLUSH_SECONDS = 5.0  # for the others to write what they have after that
+MAYBE_OVER = 1.0  # seconds to hear that the run is over from a role that decides it
+SUSPENDED = 5.0  # seconds that we wake up late only if we were stopped, too
+MARK_BYTES = 8
 
 
 class Crew:
-    """Starts roles, waits for their end, and leaves nothing behind.
+    """Starts roles, starts those again that fail, and leaves nothing behind.
 
     The first stop signal asks `lead`, who tells the others, to end; without a lead it
     asks everybody. From then on, or when the lead has ended, all have `run.grace`
-    seconds. The first error of any role ends all of them.
+    seconds and nobody is started again. A failure that a restart cannot mend ends all.
     """
 
-    def __init__(self, settings: ParallelSettings):
+    def __init__(self, settings: ParallelSettings, records: Records | None = None):
         self._grace = settings.grace
+        self._max_restarts = settings.max_restarts
         self._logs = settings.logdir / 'logs'
-        self._events: queue.SimpleQueue[str | Role] = queue.SimpleQueue()
+        self._records = records or NoRecords()
+        self._events: queue.SimpleQueue[str | Notice] = queue.SimpleQueue()
         self._signals = StopSignals(notify=self._events.put)
-        self._roles: list[Role] = []  # that have not ended
-        self._writers: list[Role] = []  # roles with something to write in the end
-        self._lead: Role | None = None
+        self._mark = os.urandom(MARK_BYTES).hex()  # of all our descendants
+        self._guard = Guard(self._mark)
+        self._members: list[Member] = []
+        self._lead: Member | None = None
+        self._stopping = False
         self._deadline: float | None = None  # for all of them to have ended
+        self._tick = time.monotonic()  # when the next status is due
+        self._error: BaseException | None = None  # that came up while we were stopping
 
     def __enter__(self) -> 'Crew':
         self._signals.__enter__()
+        self._guard.__enter__()
         return self
 
     def __exit__(
@@ -63,10 +66,12 @@ class Crew:
             if isinstance(error, Exception):
                 self._flush()
         finally:
-            for role in self._roles:
-                role.kill()
-            for role in self._roles:
-                role.collect()
+            for member in self._alive:
+                member.role.kill()
+            for member in self._alive:
+                member.role.collect()
+            self._guard.__exit__(kind, error, trace)
+            self._write_status(error)
             self._signals.__exit__(kind, error, trace)
 
     def start(
@@ -83,78 +88,241 @@ class Crew:
         writes: it has something to write to disk before it ends.
         shown: what it prints is for the user, rather than for the log.
         """
-        log = self._logs / f'{name}.log'
-        child = Child(name, role, args, log, self._events.put, shown)
-        self.add(child, lead)
-        if writes:
-            self._writers.append(child)
+        order = Order.of(role, args)
+
+        def start(life: int) -> Child:
+            mark = f'{self._mark}.{name}.{life}.'
+            return Child(name, order, self._log(name), mark, self._events.put, shown)
+
+        self._join(Member(name, start, self._max_restarts, writes), lead)
 
     def add(self, role: Role, lead: bool = False) -> None:
-        """Adds a role that puts itself into `on_exit` when it has ended."""
-        self._roles.append(role)
-        if lead:
-            self._lead = role
+        """Adds a role that cannot be started again, and that calls `notify`."""
+        self._join(Member(role.name, lambda life: role, max_restarts=0), lead)
 
-    def on_exit(self, role: Role) -> None:
-        self._events.put(role)
+    def notify(self, notice: Notice) -> None:
+        self._events.put(notice)
 
     def wait(self) -> None:
-        """Blocks until all roles have ended; raises the first error of any."""
-        while self._roles:
+        """Blocks until all roles have ended; raises a failure that ends the run."""
+        while any(member.unfinished for member in self._members):
             event = self._next_event()
+            self._keep_time()
             if isinstance(event, str):
-                self._stop()
-            else:
-                self._part_with(event)
+                self._stop(event)
+            elif event is not None:
+                self._handle(event)
+            self._do_what_is_due()
+        if self._error:
+            raise self._error
 
-    def _next_event(self) -> 'str | Role':
-        left = None if self._deadline is None else self._deadline - time.monotonic()
+    # Time
+
+    def _next_event(self) -> str | Notice | None:
+        """Blocks until something happens or is due."""
+        dues = [member.due for member in self._members if member.due is not None]
+        dues += [self._tick] if self._deadline is None else [self._tick, self._deadline]
         try:
-            return self._events.get(timeout=None if left is None else max(0.0, left))
+            return self._events.get(timeout=max(0.0, min(dues) - time.monotonic()))
         except queue.Empty:
-            names = ', '.join(role.name for role in self._roles)
-            raise RoleError(
-                f'{names} did not end within run.grace={self._grace} s and had to be '
-                f'killed. What they were doing may be in {self._logs}.'
-            ) from None
+            return None
 
-    def _stop(self) -> None:
+    def _keep_time(self) -> None:
+        """If we were suspended, it was nobody's fault that time has passed."""
+        late = time.monotonic() - self._tick
+        if late > SUSPENDED:
+            self._records.event('suspended', seconds=round(late, 1))
+            self._tick += late
+            if self._deadline is not None:
+                self._deadline += late
+
+    def _do_what_is_due(self) -> None:
+        now = time.monotonic()
+        if self._deadline is not None and now >= self._deadline:
+            self._end_grace()
+        for member in self._members:
+            if member.due is not None and now >= member.due:
+                self._start_again(member)
+        if now >= self._tick:
+            self._write_status()
+
+    # Starting
+
+    def _join(self, member: Member, lead: bool) -> None:
+        self._members.append(member)
+        if lead:
+            self._lead = member
+        self._launch(member)
+
+    def _launch(self, member: Member) -> None:
+        try:
+            member.start()
+        except OSError as error:  # no memory, processes or descriptors left
+            report = Report.of(error)
+            self._retry(member, Failure(member.name, 0, 1, self._log(member), report))
+            return
+        self._note(member, pid=member.role.pid)
+
+    def _start_again(self, member: Member) -> None:
+        suspected, member.due = member.suspected, None
+        if self._over:
+            member.finish()
+        elif suspected:
+            self._retry(member, suspected)
+        else:
+            self._launch(member)
+            if member is self._lead:
+                # It had told them that the run is over, which is not so.
+                for other in self._members:
+                    if other.state == DONE:
+                        self._launch(other)
+
+    @property
+    def _over(self) -> bool:
+        """Whether the roles that end do so because the run does."""
+        return self._stopping or (self._lead is not None and self._lead.beat.ending)
+
+    # Events
+
+    def _handle(self, notice: Notice) -> None:
+        member = next((m for m in self._members if m.owns(notice.role)), None)
+        if member is None:
+            return  # of a process that was collected since
+        if isinstance(notice.what, Beat):
+            if member.hear(notice.what):
+                self._note(member, pid=member.role.pid, seconds=member.seconds)
+            if member is self._lead and self._stopping and member.loses_nothing:
+                # Nobody can interrupt a compiler, and there is nothing to save.
+                member.dismiss()
+        elif notice.what == ENDED:
+            self._part_with(member)
+
+    def _stop(self, reason: str) -> None:
         """Somebody interrupts."""
-        self._begin_grace()
-        for role in [self._lead] if self._lead in self._roles else self._roles:
-            role.ask()
+        self._records.event('stopping', reason=reason)
+        self._begin_end()
+        lead = self._lead
+        if lead is None or not lead.alive:
+            self._ask_all()
+        else:
+            lead.role.ask()
+            self._handle(Notice(lead.role, lead.beat))
 
-    def _part_with(self, role: Role) -> None:
-        self._roles.remove(role)
-        error = role.collect()
-        if error:
-            raise error
-        if role is self._lead:
-            # It has told the others, unless it was stopped before it could.
-            self._begin_grace()
-            for other in self._roles:
-                other.ask()
-        elif role in self._writers:
-            self._begin_grace()  # The lead cannot do without it.
-
-    def _begin_grace(self) -> None:
+    def _begin_end(self) -> None:
+        self._stopping = True
         if self._deadline is None:
             self._deadline = time.monotonic() + self._grace
+        for member in self._members:
+            if member.due is not None:
+                member.finish()
+
+    def _end_grace(self) -> None:
+        lead = self._lead
+        if lead and lead.alive and lead.beat.activity == COMPILING:
+            print(
+                'The agent was compiling and could not be interrupted. The run goes '
+                'on from its last save.'
+            )
+            lead.dismiss()
+            self._deadline = time.monotonic() + FLUSH_SECONDS
+            return
+        names = ', '.join(member.name for member in self._alive)
+        raise RoleError(
+            f'{names} did not end within run.grace={self._grace} s and had to be '
+            f'killed. What they were doing may be in {self._logs}.'
+        )
+
+    def _part_with(self, member: Member) -> None:
+        failure = member.role.collect()
+        if isinstance(failure, Failure):
+            self._lose(member, failure)
+        elif failure is not None:
+            member.finish(str(failure))
+            raise failure
+        elif self._over or member.role.asked or self._lead in (member, None):
+            member.finish()
+        else:
+            member.suspect(self._log(member), MAYBE_OVER)
+        if member is self._lead and not member.unfinished:
+            # It has told the others, unless it was stopped before it could.
+            self._begin_end()
+            self._ask_all()
+
+    def _lose(self, member: Member, failure: Failure) -> None:
+        if member.dismissed:
+            member.finish()
+        elif self._stopping:
+            # The others still save what they have.
+            member.finish(failure.summary)
+            self._error = self._error or failure.error()
+        else:
+            self._retry(member, failure)
+
+    def _retry(self, member: Member, failure: Failure) -> None:
+        try:
+            delay = member.retry(failure)
+        except DreamerError:
+            self._note(member, reason=failure.summary)
+            raise
+        self._note(member, reason=failure.summary, delay=delay)
+
+    # Ending
+
+    @property
+    def _alive(self) -> list[Member]:
+        return [member for member in self._members if member.alive]
+
+    def _ask_all(self) -> None:
+        for member in self._alive:
+            member.role.ask()
 
     def _flush(self) -> None:
-        """After an error, lets the others write what they have."""
-        writers = [role for role in self._writers if role in self._roles]
-        for role in self._roles:
-            if role not in writers:
-                role.kill()
-        for role in writers:
-            role.ask()
-        deadline = time.monotonic() + FLUSH_SECONDS
-        while any(role in self._roles for role in writers):
+        """After a failure, lets the others write what they have."""
+        lead = self._lead if self._lead and self._lead.alive else None
+        for member in self._alive:
+            if not member.writes and member is not lead:
+                member.role.kill()
+        if lead:
+            lead.role.ask()
+            self._await_end([lead], LAST_UPDATE)
+        writers = [member for member in self._alive if member.writes]
+        for member in writers:
+            member.role.ask()
+        self._await_end(writers, FLUSH_SECONDS)
+
+    def _await_end(self, members: list[Member], seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while any(member.alive for member in members):
             try:
                 event = self._events.get(timeout=max(0, deadline - time.monotonic()))
             except queue.Empty:
                 return
-            if not isinstance(event, str):
-                self._roles.remove(event)
-                event.collect()  # Errors that follow from the first one.
+            for member in self._alive:
+                if event == Notice(member.role, ENDED):
+                    member.role.collect()  # Errors that follow from the first one.
+                    member.finish()
+
+    # Records
+
+    def _log(self, member: Member | str) -> Any:
+        name = member if isinstance(member, str) else member.name
+        return self._logs / f'{name}.log'
+
+    def _note(self, member: Member, **details: Any) -> None:
+        self._records.event(
+            'role',
+            role=member.name,
+            state=member.state,
+            restarts=member.restarts,
+            **details,
+        )
+        self._write_status()
+
+    def _write_status(self, error: BaseException | None = None) -> None:
+        self._tick = time.monotonic() + HEARTBEAT
+        if self._alive or any(member.due for member in self._members):
+            state = 'stopping' if self._over else 'running'
+        else:
+            state = 'failed' if error or self._error else 'done'
+        roles = {member.name: member.describe() for member in self._members}
+        self._records.status(state, roles, str(error or ''))

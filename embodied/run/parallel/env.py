@@ -20,6 +20,7 @@ from .factories import pack, unpack
 from .group import Group, Row, make_group
 from .links import await_server, make_client
 from .settings import ParallelSettings, WorkerPlan
+from .vitals import vitals
 
 __all__ = ['EnvWorker', 'parallel_env', 'parallel_envs', 'run_worker', 'start_workers']
 
@@ -170,7 +171,9 @@ class EnvWorker:
             'serial': self._serials[positions],
         }
         self._serials[positions] += 1
-        return actor.call(self._method, origin, obs, rows=len(rows)).result()
+        answer = actor.call(self._method, origin, obs, rows=len(rows)).result()
+        vitals().advance()
+        return answer
 
 
 def _name(plan: WorkerPlan) -> str:

@@ -15,6 +15,7 @@ from .env import start_workers
 from .factories import pack
 from .logger import parallel_logger
 from .manifest import Manifest
+from .records import RunRecords
 from .replay import parallel_replay
 from .settings import ParallelSettings
 
@@ -50,7 +51,7 @@ def combined(
     for attempt in range(TRIES):
         args = elements.Config(args, **addresses.resolve(settings))
         try:
-            with Crew(settings) as crew:
+            with Crew(settings, RunRecords(settings.logdir, epoch=0)) as crew:
                 _start_agent(crew, make_agent, settings, args)
                 if not settings.remote_replay:
                     replay = (*make_replay, make_stream, args)
@@ -86,4 +87,4 @@ def _start_agent(
         crew.start('agent', parallel_agent, pack(make_agent), args, lead=True)
         return
     print('The agent runs in a thread of the launcher, which cannot be restarted.')
-    crew.add(AgentThread(make_agent, args, crew.on_exit), lead=True)
+    crew.add(AgentThread(make_agent, args, crew.notify), lead=True)

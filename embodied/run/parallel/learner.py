@@ -17,6 +17,7 @@ from .peers import Peers
 from .saves import Saves, open_checkpoint
 from .session import DURATION, FAILURE, STEPS, Session
 from .settings import ParallelSettings
+from .vitals import vitals
 
 __all__ = ['Learner', 'parallel_learner']
 
@@ -132,6 +133,7 @@ class Learner:
     def train_on(self, batch: Any) -> None:
         self.carry, outs, metrics = self.agent.train(self.carry, batch)
         self.updates += 1
+        vitals().advance()
         self.trained += self.settings.batch_size
         self.train_metrics.add(metrics)
         if outs.get('replay'):

@@ -19,6 +19,7 @@ from .saves import RoleSaves
 from .serving import Chore, serve
 from .settings import ParallelSettings
 from .track import Track
+from .vitals import counted
 
 __all__ = ['LoggerService', 'parallel_logger']
 
@@ -42,7 +43,7 @@ def parallel_logger(
         service = LoggerService(logger, scores, settings, lambda: mail.put(FINISHED))
         saves = RoleSaves('logger', service, settings, mail.put)
         for name in protocol.LOGGER:
-            server.bind(name, getattr(service, name), once=True)
+            server.bind(name, counted(getattr(service, name)), once=True)
         server.bind(protocol.SAVE, saves.save)
         stack.callback(server.close)
         serve(server, [Chore(settings.log_every, service.write)], mail)

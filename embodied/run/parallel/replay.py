@@ -17,6 +17,7 @@ from .outbox import LOG_QUEUE, Outbox
 from .saves import RoleSaves
 from .serving import Chore, serve
 from .settings import ParallelSettings
+from .vitals import counted
 
 __all__ = ['ReplayService', 'parallel_replay']
 
@@ -54,7 +55,7 @@ def parallel_replay(
                 logger.put(metrics, prefix, service.steps)
 
         for name in protocol.REPLAY:
-            server.bind(name, getattr(service, name), once=True)
+            server.bind(name, counted(getattr(service, name)), once=True)
         server.bind(protocol.SAVE, saves.save)
         stack.callback(server.close)
         serve(server, [Chore(settings.log_every, log)], mail)

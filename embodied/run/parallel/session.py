@@ -6,6 +6,8 @@ whoever starts the two threads with a plain `threading.Barrier(2)` need not know
 
 import threading
 
+from .vitals import vitals
+
 __all__ = ['Session']
 
 STEPS, DURATION, FAILURE = 'run.steps', 'run.duration', 'failure'
@@ -44,6 +46,8 @@ class Session:
         """Ends acting; the first reason counts."""
         with self._lock:
             self.reason = self.reason or reason
+            if self.reason != FAILURE:
+                vitals().ending()  # before those hear of it who end because of it
             self._stopped.set()
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -61,6 +61,8 @@ class ParallelSettings(Settings):
     film_every: float = 60.0
     film_frames: int = 300
     grace: float = 60.0
+    max_restarts: int = 5
+    hang_timeout: float = 120.0
 
     @classmethod
     def read(cls, args: Mapping[str, Any]) -> 'ParallelSettings':
@@ -115,6 +117,8 @@ class ParallelSettings(Settings):
             'episode_timeout': 0.0,
             'film_every': 0.0,
             'grace': 0.0,
+            'max_restarts': 0,
+            'hang_timeout': 0.0,
         }
         return super()._smallest() | own
 

@@ -20,6 +20,8 @@ from embodied.run.parallel.crew import Crew
 class Settings:
     logdir: Path
     grace: float = 30.0
+    max_restarts: int = 0
+    hang_timeout: float = 120.0
 
 
 class Door:

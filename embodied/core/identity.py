@@ -1,0 +1,82 @@
+"""Identity of processes: tells a living process from another one with its number."""
+
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+
+__all__ = ['Identity', 'uptime']
+
+BOOT_ID = Path('/proc/sys/kernel/random/boot_id')
+START_FIELD = 19  # of /proc/PID/stat behind the name: ticks from boot to start
+
+
+class Identity(NamedTuple):
+    """Where and since when a process runs; no two processes have the same."""
+
+    host: str
+    boot: str  # of the machine
+    pid: int
+    started: float  # in a unit that jumps of the clock do not change
+
+    @classmethod
+    def of(cls, pid: int | None = None) -> 'Identity':
+        """Of a process on this machine; raises ProcessLookupError if it is gone."""
+        pid = os.getpid() if pid is None else pid
+        return cls(platform.node(), _boot(), pid, _started(pid))
+
+    @classmethod
+    def read(cls, record: dict[str, Any]) -> 'Identity':
+        """From a record that may have been written by anybody."""
+        return cls(
+            str(record.get('host', '?')),
+            str(record.get('boot', '?')),
+            int(record.get('pid', 0)),
+            float(record.get('started', 0)),
+        )
+
+    @property
+    def local(self) -> bool:
+        """Whether it lives, or has lived, on this machine."""
+        return self.host == platform.node()
+
+    @property
+    def alive(self) -> bool | None:
+        """None if it is on another machine, where we cannot look."""
+        if not self.local:
+            return None
+        if self.boot != _boot():
+            return False
+        try:
+            return _started(self.pid) == self.started
+        except ProcessLookupError:
+            return False
+
+
+def uptime() -> float:
+    """Seconds since the machine was booted, sleep included, whatever the clock says."""
+    clock = getattr(time, 'CLOCK_BOOTTIME', time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)
+
+
+def _boot() -> str:
+    return BOOT_ID.read_text().strip() if BOOT_ID.exists() else ''
+
+
+def _started(pid: int) -> float:
+    stat = Path(f'/proc/{pid}/stat')
+    if not BOOT_ID.exists():  # not Linux
+        try:
+            return psutil.Process(pid).create_time()
+        except psutil.NoSuchProcess as error:
+            raise ProcessLookupError(pid) from error
+    try:
+        fields = stat.read_text().rpartition(')')[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        raise ProcessLookupError(pid) from None
+    if fields[0] in 'ZX':  # ended, but nobody has asked for its exit code
+        raise ProcessLookupError(pid)
+    return float(fields[START_FIELD])

@@ -1,0 +1,180 @@
+"""Failures: why a role has ended, whether to try again, and what the user is told."""
+
+import errno
+import signal
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from ...core import errors
+from ...transport.errors import AddressInUse, Disconnected, Refused, Timeout
+
+__all__ = ['Failure', 'Report']
+
+LAST_LINES = 10  # of a log that are shown when a role has failed for good
+LAST_BYTES = 4096
+MAX_TRACEBACK = 10_000  # characters, so that a report always fits into the pipe
+
+OWN_PACKAGES = ('embodied', 'dreamerv3')
+
+# What trying again cannot mend, because the user has to do something first.
+FINAL = (errors.ConfigError, errors.CheckpointError, Refused)
+FINAL_NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
+# What another process has left behind or has not done yet; it goes away by itself.
+TRANSIENT = (AddressInUse, Disconnected, Timeout, ConnectionError)
+TRANSIENT_WORDS = ('RESOURCE_EXHAUSTED', 'CUDA_ERROR_OUT_OF_MEMORY')
+
+HINTS = {
+    errno.ENOSPC: 'The disk is full: make room, then the same command goes on.',
+    errno.EDQUOT: 'Your disk quota is used up: make room, then the same command '
+    'goes on.',
+    errno.EMFILE: 'Too many open files: raise the limit with `ulimit -n`, or use '
+    'fewer environments per process.',
+    errno.ENFILE: 'The machine has too many open files.',
+    errno.ENOMEM: 'The machine is out of memory.',
+}
+
+
+class Report(NamedTuple):
+    """The exception that ended a role, in a form that every process can read."""
+
+    kind: str
+    message: str
+    traceback: str  # from the outermost line that is not ours
+    place: str  # innermost line of code
+    final: bool
+    transient: bool
+    hint: str = ''
+
+    @classmethod
+    def of(cls, error: BaseException) -> 'Report':
+        chain = list(_causes(error))
+        numbers = [e.errno for e in chain if isinstance(e, OSError)]
+        final = isinstance(error, FINAL) or any(n in FINAL_NUMBERS for n in numbers)
+        transient = isinstance(error, TRANSIENT) or any(
+            word in str(e) for e in chain for word in TRANSIENT_WORDS
+        )
+        frames = _foreign_frames(error.__traceback__)
+        text = ''.join(traceback.format_exception(type(error), error, frames))
+        return cls(
+            kind=type(error).__name__,
+            message=str(error)[:MAX_TRACEBACK],
+            traceback=text[-MAX_TRACEBACK:],
+            place=_place(chain[-1]),
+            final=final,
+            transient=transient and not final,
+            hint=next((HINTS[n] for n in numbers if n in HINTS), ''),
+        )
+
+    @property
+    def speaks_for_itself(self) -> bool:
+        """Whether the message says all there is to say, so that no stack is needed."""
+        own = getattr(errors, self.kind, None)
+        return own is not None and issubclass(own, errors.DreamerError)
+
+
+class Failure(NamedTuple):
+    """One death of a role."""
+
+    role: str
+    pid: int
+    code: int  # exit code, negative for a signal
+    log: Path
+    report: Report | None = None
+    cause: str = ''  # what the supervisor knows about it
+
+    @property
+    def final(self) -> bool:
+        return self.report is not None and self.report.final
+
+    @property
+    def transient(self) -> bool:
+        return self.report is not None and self.report.transient
+
+    @property
+    def mark(self) -> str:
+        """The same for the same error at the same place; '' if others may have done
+        it, who are not expected to do it again."""
+        if self.report:
+            return f'{self.report.kind} at {self.report.place}'
+        if self.code in (-signal.SIGKILL, -signal.SIGTERM) and not self.cause:
+            return ''
+        return self.summary
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        if self.report:
+            first, *_ = self.report.message.splitlines() or ['']
+            return f'{self.report.kind}: {first}'
+        if self.cause:
+            return self.cause
+        if self.code < 0:
+            return f'killed by signal {-self.code} ({signal.strsignal(-self.code)})'
+        return f'ended with exit code {self.code}'
+
+    def error(self, note: str = '') -> errors.DreamerError:
+        """The error to raise where the role was started."""
+        report = self.report
+        if report and report.kind == AddressInUse.__name__:
+            return AddressInUse(report.message)
+        if report:
+            own = getattr(errors, report.kind, None)
+            if own is not None and issubclass(own, errors.ConfigError):
+                return own(report.message)
+        return errors.RoleError('\n'.join(self._story(note)))
+
+    def _story(self, note: str) -> Iterator[str]:
+        if self.report:
+            yield f'The {self.role} failed: {self.report.kind}: {self.report.message}'
+            if not self.report.speaks_for_itself:
+                yield f'\n{self.report.traceback}'
+            if self.report.hint:
+                yield self.report.hint
+        else:
+            yield f'The {self.role} (process {self.pid}) failed: {self.summary}.'
+        if note:
+            yield note
+        yield f'{self.log} ends with:'
+        yield from (f'  {line}' for line in _last_lines(self.log))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, what caused it, and so on."""
+    current: BaseException | None = error
+    while current is not None:
+        yield current
+        current = current.__cause__ or current.__context__
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return 'unknown'
+    return f'{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}'
+
+
+def _foreign_frames(frames: TracebackType | None) -> TracebackType | None:
+    """The traceback without our own outermost frames, unless that is all of it."""
+    inner = frames
+    while inner and _is_own(inner.tb_frame.f_globals):
+        inner = inner.tb_next
+    return inner or frames
+
+
+def _is_own(names: dict[str, Any]) -> bool:
+    # Not by the name of the module, which may be __main__ for us and for the user.
+    return (names.get('__package__') or '').partition('.')[0] in OWN_PACKAGES
+
+
+def _last_lines(log: Path) -> list[str]:
+    try:
+        with log.open('rb') as file:
+            file.seek(max(0, log.stat().st_size - LAST_BYTES))
+            text = file.read().decode(errors='replace')
+    except OSError as error:
+        return [f'(unreadable: {error.strerror})']
+    return text.splitlines()[-LAST_LINES:] or ['(nothing)']

@@ -1,0 +1,155 @@
+"""Member of a crew: one role, over all the processes that it has in turn."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from .failure import Failure
+from .restarts import Restarts
+from .vitals import COMPILING, Beat
+
+__all__ = ['DONE', 'STARTING', 'Member', 'Role']
+
+STARTING, RUNNING, WAITING = 'starting', 'running', 'waiting'
+RESTARTING, FAILED, DONE = 'restarting', 'failed', 'done'
+
+
+class Role(Protocol):
+    """A child process, or a thread that is treated like one."""
+
+    name: str
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def asked(self) -> bool:
+        """Whether it was asked to end."""
+
+    def ask(self) -> None:
+        """Asks it to end cleanly."""
+
+    def kill(self, cause: str = '') -> None:
+        """Ends it at once."""
+
+    def go_on(self) -> None:
+        """After somebody has stopped it."""
+
+    def collect(self) -> Failure | BaseException | None:
+        """Waits for its end; how it failed, if it did."""
+
+
+class Member:
+    """Knows what a role does now, and starts it again.
+
+    writes: it has something to write to disk before it ends.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        start: Callable[[int], Role],
+        max_restarts: int,
+        writes: bool = False,
+    ):
+        self.name = name
+        self.writes = writes
+        self.state = STARTING
+        self.due: float | None = None  # when it is to be started again
+        self.beat = Beat()
+        self.error = ''  # of its last failure
+        self.suspected: Failure | None = None  # if the run goes on
+        self.dismissed = False
+        self._role: Role | None = None
+        self._start = start
+        self._restarts = Restarts(max_restarts)
+        self._lives = 0
+        self._began = 0.0
+
+    @property
+    def alive(self) -> bool:
+        """Whether there is a process, or one that nobody has collected yet."""
+        return self._role is not None
+
+    @property
+    def role(self) -> Role:
+        """The process of a member that is alive."""
+        assert self._role is not None, self.name
+        return self._role
+
+    def owns(self, role: Role) -> bool:
+        return self._role is role
+
+    @property
+    def restarts(self) -> int:
+        return self._restarts.total
+
+    @property
+    def unfinished(self) -> bool:
+        return self.state not in (DONE, FAILED)
+
+    @property
+    def seconds(self) -> float:
+        """Since it was started the last time."""
+        return round(time.monotonic() - self._began, 2)
+
+    @property
+    def loses_nothing(self) -> bool:
+        """Whether it cannot be interrupted, but be killed without a loss."""
+        return self.beat.activity == COMPILING and not self.beat.unsaved
+
+    def start(self) -> None:
+        """The first time, or again."""
+        self._role = self._start(self._lives)
+        self._lives += 1
+        self.due, self.suspected = None, None
+        self._began = time.monotonic()
+        self.state, self.beat = STARTING, Beat()
+
+    def hear(self, beat: Beat) -> bool:
+        """Takes a beat; whether it is the first with progress of this process."""
+        first = not self.beat.progress and bool(beat.progress)
+        if beat.progress:
+            moves = beat.busy or beat.progress != self.beat.progress
+            self.state = RUNNING if moves else WAITING
+        self.beat = beat
+        return first
+
+    def retry(self, failure: Failure) -> float:
+        """Plans the next start; raises the failure if there is no use in it."""
+        self._role, self.state, self.error = None, FAILED, failure.summary
+        delay = self._restarts.delay(failure, bool(self.beat.progress), self.seconds)
+        self.state, self.due = RESTARTING, time.monotonic() + delay
+        return delay
+
+    def suspect(self, log: Path, delay: float) -> None:
+        """It has ended cleanly and unasked: either the run is over, which we will hear
+        soon, or somebody has stopped it."""
+        cause = 'ended although the run goes on'
+        self.suspected = Failure(self.name, self.role.pid, 0, log, cause=cause)
+        self._role, self.state = None, RESTARTING
+        self.due = time.monotonic() + delay
+
+    def dismiss(self) -> None:
+        """Ends it at once; that is no failure."""
+        self.dismissed = True
+        self.role.kill()
+
+    def finish(self, error: str = '') -> None:
+        """It has ended for good."""
+        self._role, self.due = None, None
+        self.state = FAILED if error else DONE
+        self.error = error or self.error
+
+    def describe(self) -> dict[str, Any]:
+        """For the status of the run."""
+        return {
+            'state': self.state,
+            'activity': self.beat.activity,
+            'pid': self.role.pid if self.alive else None,
+            'restarts': self.restarts,
+            'progress': self.beat.progress,
+            'seconds': self.seconds,
+            'error': self.error,
+        }

@@ -1,0 +1,125 @@
+"""Status of a run: a small file that always tells the truth about the processes.
+
+    status.json  {"state": "running", "host": ..., "boot": ..., "pid": ...,
+                  "started": ..., "heartbeat": ..., "uptime": ..., "epoch": ...,
+                  "error": "", "roles": {"agent": {"state": "running", ...}, ...}}
+
+The launcher replaces it with every change and every few seconds. A launcher that was
+killed cannot write that it is gone, so readers look for its process, and distrust old
+heartbeats.
+"""
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...core.errors import ConfigError
+from ...core.identity import Identity, uptime
+
+__all__ = ['HEARTBEAT', 'Status', 'StatusFile', 'main']
+
+NAME = 'status.json'
+HEARTBEAT = 2.0  # seconds between two writes at most
+SILENT_AFTER = 10 * HEARTBEAT  # without a write, a living launcher must be suspended
+
+DEAD, SILENT, UNKNOWN = 'dead', 'silent', 'unknown'
+OVER = ('done', 'failed')  # last states that a launcher writes
+
+
+class StatusFile:
+    """Writes the status of this process."""
+
+    def __init__(self, logdir: Path, epoch: int):
+        self._path = logdir / NAME
+        self._base = {**Identity.of()._asdict(), 'epoch': epoch}
+
+    def write(
+        self, state: str, roles: Mapping[str, Mapping[str, Any]], error: str = ''
+    ) -> None:
+        record = {
+            'state': state,
+            **self._base,
+            'heartbeat': round(time.time(), 3),
+            'uptime': round(uptime(), 3),
+            'error': error,
+            'roles': roles,
+        }
+        temporary = self._path.with_name(f'.{NAME}')
+        temporary.write_text(json.dumps(record, indent=2))
+        temporary.replace(self._path)
+
+
+class Status(NamedTuple):
+    """What a reader may believe."""
+
+    state: str  # as written, or DEAD, SILENT or UNKNOWN where that cannot be true
+    age: float  # seconds since the last heartbeat
+    record: dict[str, Any]
+
+    @classmethod
+    def read(cls, logdir: str | os.PathLike) -> 'Status':
+        path = Path(logdir).expanduser() / NAME
+        try:
+            record = json.loads(path.read_text())
+        except FileNotFoundError:
+            raise ConfigError(
+                f'There is no {path}: give the --logdir of a distributed run.'
+            ) from None
+        except ValueError as error:
+            raise ConfigError(f'{path} cannot be read: {error}.') from error
+        writer = Identity.read(record)
+        if writer.local and writer.boot == Identity.of().boot:
+            age = uptime() - record['uptime']
+        else:
+            age = time.time() - record['heartbeat']
+        return cls(_verdict(record['state'], writer, age), age, record)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Prints the status of the run in a folder: `dreamer status LOGDIR`."""
+    if len(argv) != 1 or argv[0].startswith('-'):
+        print('usage: dreamer status LOGDIR')
+        return 0 if argv in (['--help'], ['-h']) else 2
+    status = Status.read(argv[0])
+    print('\n'.join(_lines(status)))
+    return 0
+
+
+def _verdict(state: str, writer: Identity, age: float) -> str:
+    if state in OVER:
+        return state
+    alive = writer.alive
+    if alive is False:
+        return DEAD
+    if age > SILENT_AFTER:
+        return UNKNOWN if alive is None else SILENT
+    return state
+
+
+def _lines(status: Status) -> list[str]:
+    record = status.record
+    meaning = {
+        DEAD: ': its launcher was killed; the same command goes on',
+        SILENT: ': its launcher is suspended or stuck',
+        UNKNOWN: ': on another machine, and not heard of for long',
+    }
+    lines = [
+        f'{status.state}{meaning.get(status.state, "")}',
+        f'launcher: process {record["pid"]} on {record["host"]}, last heartbeat '
+        f'{status.age:.0f} s ago, session {record["epoch"]}',
+    ]
+    gone = status.state in (DEAD, *OVER)
+    for name, role in record['roles'].items():
+        state = role['state'] if not gone or role['state'] in OVER else 'gone'
+        doing = f' ({role["activity"]})' if role['activity'] and not gone else ''
+        lines.append(
+            f'  {name:10} {state}{doing}, process {role["pid"]}, '
+            f'{role["restarts"]} restarts'
+            + (f', last error: {role["error"]}' if role['error'] else '')
+        )
+    if record['error']:
+        lines += ['', record['error']]
+    return lines

@@ -1,0 +1,121 @@
+"""Vitals: what a role tells its supervisor about itself, without ever waiting."""
+
+import functools
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import NamedTuple, ParamSpec, TypeVar
+
+__all__ = ['COMPILING', 'SAVING', 'Beat', 'Vitals', 'counted', 'vitals']
+
+P = ParamSpec('P')
+R = TypeVar('R')
+
+COMPILING, SAVING = 'compiling', 'saving'  # work that may take long without a sign
+
+BEAT_SECONDS = 1.0  # between two beats, when nothing urgent happens
+
+
+class Beat(NamedTuple):
+    """One sign of life."""
+
+    progress: int = 0  # any measure of what was achieved; only its changes count
+    busy: bool = False  # inside of work that has to come to an end
+    activity: str = ''  # COMPILING or SAVING, if that is what it does
+    unsaved: bool = False  # something would be lost if it was killed now
+    ending: bool = False  # the role has decided that the run is over
+
+
+class Vitals:
+    """Filled by the threads of a role, read by the one that sends the beats.
+
+    A role is hung if it stays inside of `busy` without progress and without using a
+    processor. Waiting for somebody else therefore belongs outside of it.
+    """
+
+    def __init__(self) -> None:
+        self._sections: dict[int, str] = {}  # activity by thread
+        self._urgent = threading.Event()
+        self.reset()
+
+    def reset(self) -> None:
+        """When another role begins in the same process."""
+        self._progress = 0
+        self._unsaved = False
+        self._ending = False
+
+    def advance(self) -> None:
+        """Something was achieved; after the first time, the role counts as running."""
+        self._progress += 1
+        if self._progress == 1:
+            self._urgent.set()
+
+    def busy(self, activity: str = '') -> 'Section':
+        """Context of work that has to come to an end; it may be nested."""
+        return Section(self._sections, activity)
+
+    def ending(self) -> None:
+        """The run is over: whoever ends from now on need not be started again."""
+        self._ending = True
+        self._urgent.set()
+
+    def has_saved(self, everything: bool = True) -> None:
+        """Whether the role could be killed now without a loss."""
+        self._unsaved = not everything
+
+    def beat(self) -> Beat:
+        sections = list(self._sections.values())
+        activity = next(filter(None, sections), '')
+        return Beat(
+            self._progress, bool(sections), activity, self._unsaved, self._ending
+        )
+
+    def await_beat(self) -> Beat:
+        """Blocks until the next beat is due."""
+        self._urgent.wait(BEAT_SECONDS)
+        self._urgent.clear()
+        return self.beat()
+
+
+class Section:
+    """One thread's stay inside of `Vitals.busy`."""
+
+    def __init__(self, sections: dict[int, str], activity: str):
+        self._sections = sections
+        self._activity = activity
+        self._outer: str | None = None
+
+    def __enter__(self) -> None:
+        # Only this thread uses its key, and the operations on the dict are atomic.
+        thread = threading.get_ident()
+        self._outer = self._sections.get(thread)
+        self._sections[thread] = self._activity or self._outer or ''
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._outer is None:
+            del self._sections[threading.get_ident()]
+        else:
+            self._sections[threading.get_ident()] = self._outer
+
+
+def counted(function: Callable[P, R]) -> Callable[P, R]:
+    """A handler of this process' role, each call of which is progress."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        result = function(*args, **kwargs)
+        vitals().advance()
+        return result
+
+    return call
+
+
+@functools.cache
+def vitals() -> Vitals:
+    """Those of this process."""
+    return Vitals()
