@@ -1,0 +1,250 @@
+"""Parts of runs that are killed: every transition has a number of its own, replay keeps
+an audit of what it has acknowledged, and `audit` compares the two with the store.
+
+    python fault_parts.py LOGDIR [--key value ...]   starts or continues such a run
+"""
+
+import functools
+import os
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import elements
+import numpy as np
+
+import embodied
+from embodied.logging import JsonlOutput, Logger
+from embodied.replay import Replay
+from embodied.replay.inspection import Inspection
+from embodied.run.parallel import combined
+from embodied.streams import Consec, Stateless
+
+BATCH, LENGTH, CONTEXT = 4, 8, 1
+EPISODE = 30  # steps
+SHAPE = 16, 16, 3  # of images: large enough for batches to pass through shared memory
+AUDIT = 'audit.bin'  # in the logdir
+ROW = np.dtype([('stream', 'i8'), ('serial', 'i8'), ('number', 'i8')])
+COUNT_BITS = 32  # of a transition's number; the others name the environment object
+ARGS = {
+    'actor_addr': 'localhost:{auto}',
+    'replay_addr': 'localhost:{auto}',
+    'logger_addr': 'localhost:{auto}',
+    'actor_batch': -1,
+    'actor_threads': 1,
+    'agent_process': True,
+    'remote_envs': False,
+    'remote_replay': False,
+    'envs': 4,
+    'envs_per_worker': 2,
+    'eval_envs': 0,
+    'eval_eps': 1,
+    'steps': 1e9,
+    'duration': 0.0,
+    'train_ratio': 4.0,
+    'batch_size': BATCH,
+    'batch_length': LENGTH,
+    'report_length': LENGTH,
+    'consec_train': 1,
+    'consec_report': 1,
+    'replay_context': CONTEXT,
+    'log_every': 0.5,
+    'report_every': 0.0,
+    'save_every': 1.0,
+    'report_batches': 1,
+    'episode_timeout': 60.0,
+    'from_checkpoint': '',
+    'from_checkpoint_regex': '.*',
+    'usage': False,
+    'replica': 0,
+    'replicas': 1,
+    'debug': False,
+    'grace': 30.0,
+    'max_restarts': 20,
+}
+
+
+class Env:
+    """Episodes of a fixed length; shows the number of each transition."""
+
+    obs_space = {
+        'number': elements.Space(np.int64),
+        'image': elements.Space(np.uint8, SHAPE),
+        'reward': elements.Space(np.float32),
+        'is_first': elements.Space(bool),
+        'is_last': elements.Space(bool),
+        'is_terminal': elements.Space(bool),
+    }
+    act_space = {
+        'action': elements.Space(np.int32, (), 0, 2),
+        'reset': elements.Space(bool),
+    }
+
+    def __init__(self, index):
+        name = int.from_bytes(os.urandom(8)) >> (COUNT_BITS + 1)
+        self.number = name << COUNT_BITS
+        self.step_index = 0
+
+    def step(self, action):
+        self.step_index = 0 if action['reset'] else self.step_index + 1
+        self.number += 1
+        last = self.step_index == EPISODE
+        return {
+            'number': np.int64(self.number),
+            'image': np.full(SHAPE, self.number % 251, np.uint8),
+            'reward': np.float32(1.0),
+            'is_first': np.bool_(action['reset']),
+            'is_last': np.bool_(last),
+            'is_terminal': np.bool_(False),
+        }
+
+    def close(self):
+        pass
+
+
+class Agent:
+    """Counts its updates and writes latents; a sequence with a hole is an error."""
+
+    def __init__(self):
+        self.updates = 0
+
+    def init_policy(self, batch_size):
+        return np.zeros(batch_size, np.float32)
+
+    def policy(self, carry, obs, mode='train'):
+        acts = {'action': np.zeros(len(carry), np.int32)}
+        return carry + 1, acts, {'dyn/deter': np.zeros((len(carry), 2), np.float32)}
+
+    def init_train(self, batch_size):
+        return np.zeros(batch_size)
+
+    def train(self, carry, batch):
+        follows = np.diff(batch['number'], axis=1) == 1
+        assert (follows | batch['is_first'][:, 1:]).all(), batch['number']
+        assert (batch['image'] == batch['number'][..., None, None, None] % 251).all()
+        self.updates += 1
+        latent = np.full((*batch['stepid'].shape[:2], 2), self.updates, np.float32)
+        outs = {'replay': {'stepid': batch['stepid'], 'dyn/deter': latent}}
+        return carry, outs, {'loss': 1.0}
+
+    def init_report(self, batch_size):
+        return ()
+
+    def report(self, carry, batch):
+        return carry, {}
+
+    def stream(self, source):
+        return source
+
+    def save(self):
+        return {'updates': self.updates}
+
+    def load(self, data, regex=None):
+        self.updates = data['updates']
+
+
+class AuditedReplay(Replay):
+    """Writes down every row before anybody is told that it was stored."""
+
+    def __init__(self, logdir, **options):
+        super().__init__(**options)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        self._audit = os.open(Path(logdir) / AUDIT, flags, 0o644)
+
+    def add_batch(self, steps, workers, serials=None):
+        super().add_batch(steps, workers, serials)
+        rows = np.zeros(len(workers), ROW)
+        rows['stream'], rows['serial'] = workers, serials
+        rows['number'] = steps.get('number', 0)
+        # One call: a killed process has written all of it or nothing.
+        os.write(self._audit, rows.tobytes())
+
+    def close(self):
+        super().close()
+        os.close(self._audit)
+
+
+def make_replay(logdir):
+    return AuditedReplay(
+        logdir,
+        length=LENGTH + CONTEXT,
+        capacity=1_000_000,
+        directory=Path(logdir) / 'replay',
+        chunksize=256,
+        online=True,
+    )
+
+
+def make_eval_replay():
+    return Replay(LENGTH + CONTEXT, capacity=1000)
+
+
+def make_stream(replay, mode):
+    source = Stateless(replay.sample, BATCH, mode)
+    return Consec(source, LENGTH, 1, prefix=CONTEXT, contiguous=True)
+
+
+def make_logger(logdir):
+    return Logger(elements.Counter(), [JsonlOutput(logdir)])
+
+
+class Audit(NamedTuple):
+    """What the store holds against what was acknowledged."""
+
+    acknowledged: int
+    stored: int
+    lost: int  # acknowledged and not there
+    doubled: int  # there twice
+    holes: int  # steps missing in the middle of an episode
+    streams: int
+
+
+def audit(logdir):
+    """Reads the store back, row by row; the run may still be going on."""
+    told = np.unique(np.fromfile(Path(logdir) / AUDIT, ROW))
+    content = Inspection(Path(logdir) / 'replay')
+    parts, holes, streams = [], 0, 0
+    for stream, positions in content.streams():
+        rows = np.zeros(len(positions), ROW)
+        rows['stream'], rows['serial'] = stream, content.serials(positions)
+        if 'number' in content.schema.columns:
+            rows['number'] = content.read('number', positions)
+        first = content.read('is_first', positions).astype(bool)
+        holes += int(((np.diff(rows['serial']) != 1) & ~first[1:]).sum())
+        parts.append(rows)
+        streams += 1
+    stored = np.concatenate(parts) if parts else np.zeros(0, ROW)
+    unique = np.unique(stored)
+    names = unique['number'][unique['number'] > 0]
+    doubled = len(stored) - len(unique) + len(names) - len(np.unique(names))
+    lost = len(np.setdiff1d(told, unique))
+    return Audit(len(told), len(stored), lost, int(doubled), holes, streams)
+
+
+def run(logdir, **changes):
+    """Starts the run, or goes on with it, until it ends."""
+    bind = functools.partial
+    combined(
+        Agent,
+        bind(make_replay, logdir),
+        make_eval_replay,
+        Env,
+        Env,
+        make_stream,
+        bind(make_logger, logdir),
+        elements.Config({**ARGS, 'logdir': str(logdir), **changes}),
+    )
+
+
+def main():
+    logdir, *flags = sys.argv[1:]
+    changes = elements.Flags(elements.Config(ARGS)).parse(flags)
+    run(logdir, **changes)
+
+
+if __name__ == '__main__':
+    # As a module of its own, so that roles can import what they are given.
+    import fault_parts
+
+    assert embodied
+    fault_parts.main()
