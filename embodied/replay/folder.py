@@ -1,19 +1,20 @@
 """Folder of segment files: one writer at a time, broken files set aside.
 
-replay.json    id of the store, and how often it lost rows
+replay.json    id of the store, beginning of its step ids, whether it was closed
 lock           held by the process that writes; names it
 00000000.seg   segments, numbered in the order of their creation
+00000001.new   a segment that is being made; without rows
 aside/         files that could not be read, kept for a person to look at
 """
 
+import collections
 import fcntl
-import hashlib
-import json
 import logging
 import os
 import resource
 import socket
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,17 @@ import psutil
 
 from embodied.core.errors import ReplayError
 
+from .card import CARD, BadCard, Card, fsync, new_id
 from .segment import BadSegment, Segment
 
-__all__ = ['Folder', 'boot_id', 'list_segments', 'local_path']
+__all__ = [
+    'Folder',
+    'boot_id',
+    'find_folder',
+    'list_segments',
+    'local_path',
+    'need_descriptors',
+]
 
 log = logging.getLogger(__name__)
 
@@ -43,8 +52,9 @@ class Folder:
         self.path = local_path(path)
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock = _Lock(self.path)
+        for leftover in self.path.glob('*.new'):
+            leftover.unlink()
         self._card = self._read_card()
-        self.set_aside = 0
         kind = file_system(self.path)
         if kind in NETWORK:
             log.warning(
@@ -56,18 +66,20 @@ class Folder:
             )
 
     @property
-    def store_id(self) -> bytes:
-        return bytes.fromhex(self._card['store'])
-
-    @property
-    def prefix(self) -> bytes:
-        """Begins the ids of all steps; another one after rows were lost."""
-        text = f'{self._card["store"]}-{self._card["losses"]}'
-        return hashlib.blake2b(text.encode(), digest_size=8).digest()
+    def card(self) -> Card:
+        return self._card
 
     def note_loss(self) -> None:
         """Makes all ids given out so far stale: new rows may take lost places."""
-        self._write_card({**self._card, 'losses': self._card['losses'] + 1})
+        self._keep(self._card.change(prefix=new_id()))
+
+    def note_use(self) -> None:
+        """From now on the disk may lag behind the memory."""
+        self._keep(self._card.change(clean=False))
+
+    def note_end(self) -> None:
+        """Everything is on the disk."""
+        self._keep(self._card.change(clean=True))
 
     def open_segments(self) -> list[Segment]:
         """All readable segments, oldest first; the others are set aside."""
@@ -77,10 +89,14 @@ class Folder:
         for path in paths:
             try:
                 segment = Segment.open(path, writable=True)
-                if segment.spec.store != self.store_id.hex():
+                if segment.spec.store != self._card.store.hex():
                     raise BadSegment('it belongs to another replay')
+                if path.stem != f'{segment.spec.number:08d}':
+                    raise BadSegment(f'it is a copy of number {segment.spec.number}')
                 segments.append(segment)
             except BadSegment as error:
+                # First: after a crash in between, nobody would know of the loss.
+                self.note_loss()
                 self._put_aside(path, str(error))
         return segments
 
@@ -89,21 +105,27 @@ class Folder:
         paths = list_segments(self.path) + list_segments(self.path / 'aside')
         return max((int(path.stem[:8]) for path in paths), default=-1) + 1
 
+    def sync(self) -> None:
+        """Makes the names of the files survive a loss of power."""
+        fsync(self.path)
+
     def close(self) -> None:
         self._lock.release()
 
-    def _read_card(self) -> dict[str, Any]:
-        card = self.path / 'replay.json'
-        if card.exists():
-            return json.loads(card.read_text())
-        return self._write_card(
-            {'format': 1, 'store': os.urandom(8).hex(), 'losses': 0}
-        )
+    def _read_card(self) -> Card:
+        try:
+            return Card.read(self.path)
+        except FileNotFoundError:
+            pass
+        except BadCard as error:
+            self._put_aside(self.path / CARD, str(error))
+        # Segments without a card, such as now: most of them say whose they are.
+        stores = collections.Counter(_owners(self.path))
+        store = bytes.fromhex(max(stores, key=stores.__getitem__)) if stores else None
+        return self._keep(Card(store or new_id(), new_id()))
 
-    def _write_card(self, card: dict[str, Any]) -> dict[str, Any]:
-        draft = self.path / 'replay.tmp'
-        draft.write_text(json.dumps(card))
-        draft.rename(self.path / 'replay.json')
+    def _keep(self, card: Card) -> Card:
+        card.write(self.path)
         self._card = card
         return card
 
@@ -112,15 +134,26 @@ class Folder:
         home.mkdir(exist_ok=True)
         target = home / path.name
         while target.exists():
-            target = target.with_name(target.stem + '-again' + SUFFIX)
+            target = target.with_name(target.stem + '-again' + target.suffix)
         path.rename(target)
-        self.set_aside += 1
         log.warning('Replay file %s set aside as %s: %s.', path, target, reason)
+
+
+def find_folder(path: Path) -> Path:
+    """The folder itself, or the replay folder of a run's folder."""
+    for candidate in (path, path / 'replay'):
+        if list_segments(candidate) or (candidate / CARD).exists():
+            return candidate
+    raise ReplayError(
+        f'There is no replay in {path} nor in {path / "replay"}. If replay.dir was '
+        f'set, name that folder.'
+    )
 
 
 def list_segments(path: Path) -> list[Path]:
     """Segment files of a folder by number."""
-    return sorted(p for p in path.glob('*' + SUFFIX) if p.stem[:8].isdigit())
+    paths = (p for p in path.glob('*' + SUFFIX) if p.is_file())
+    return sorted(p for p in paths if p.stem[:8].isdigit())
 
 
 def local_path(path: Any) -> Path:
@@ -152,8 +185,8 @@ def file_system(path: Path) -> str:
 
 
 def need_descriptors(count: int) -> None:
-    """Raises the soft limit of open files; every mapped segment holds one."""
-    needed = count + SPARE_DESCRIPTORS
+    """Raises the soft limit for so many more files; every mapped segment is one."""
+    needed = psutil.Process().num_fds() + count + SPARE_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= needed or soft == resource.RLIM_INFINITY:
         return
@@ -163,6 +196,15 @@ def need_descriptors(count: int) -> None:
             f'{hard}. Raise it (ulimit -Hn), or lower replay.size or replay.max_gb.'
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def _owners(path: Path) -> Iterator[str]:
+    """Store ids of the readable segments."""
+    for file in list_segments(path):
+        try:
+            yield Segment.open(file, writable=False).spec.store
+        except BadSegment:
+            continue  # set aside, with a message, when it is opened to be used
 
 
 class _Lock:

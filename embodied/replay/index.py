@@ -30,6 +30,7 @@ TABLE = np.dtype(
     ]
 )
 PLACE = 4  # fields at the front that say where rows lie
+FIELDS = TABLE.itemsize // 8
 
 # An evicted chunk: without rows, neighbors or items.
 _EMPTY = np.array((0, 0, 0, NONE, NONE, 0, 0, 0, 0), TABLE)
@@ -71,7 +72,7 @@ class Index:
     @property
     def places(self) -> Array:
         """[n, 4]: segment, slot, fill and next of each row of the table."""
-        return self.table.view(np.int64).reshape(-1, len(TABLE))[:, :PLACE]
+        return self.table.view(np.int64).reshape(-1, FIELDS)[:, :PLACE]
 
     def add(
         self, ordinal: int, stream: int, prev: int, segment: int, slot: int

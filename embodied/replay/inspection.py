@@ -7,15 +7,21 @@ from typing import Any
 import numpy as np
 
 from embodied.core.base import Array, Batch
-from embodied.core.errors import ReplayError
 
 from .allocator import Allocator
-from .folder import list_segments, local_path, need_descriptors
+from .card import was_closed
+from .folder import (
+    boot_id,
+    find_folder,
+    list_segments,
+    local_path,
+    need_descriptors,
+)
 from .index import NONE, join
-from .loader import attach
+from .loader import attach, recover
 from .schema import ORDER, SERIAL, VERSION, Schema
 from .segment import FREE, BadSegment, Segment
-from .store import Store
+from .store import Store, is_broken
 
 __all__ = ['Inspection']
 
@@ -34,8 +40,12 @@ class Inspection:
                 self.segments.append(Segment.open(file, writable=False))
             except BadSegment as error:
                 self.bad[file] = str(error)
+            except FileNotFoundError:
+                continue  # evicted meanwhile, by the run that writes here
         chunksize = self.segments[0].spec.chunksize if self.segments else 1
         self._store = Store(1, None, Allocator(b'', chunksize, None, None))
+        for segment in self.segments:
+            recover(segment, boot_id(), was_closed(self.path))
         attach(self._store, self.segments, self.path)
 
     @property
@@ -49,9 +59,8 @@ class Inspection:
     def streams(self) -> Iterator[tuple[int, Array]]:
         """Worker and positions [n] of each unbroken run of rows, oldest first."""
         table, base = self._store.index.table, self._store.index.base
-        for row in np.flatnonzero(
-            (table['live'] > 0) & (table['prev'] == NONE)
-        ).tolist():
+        begins = (table['live'] > 0) & (table['prev'] == NONE)
+        for row in np.flatnonzero(begins).tolist():
             worker, parts, ordinal = int(table['stream'][row]), [], row + base
             while ordinal != NONE:
                 record = table[ordinal - base]
@@ -76,12 +85,15 @@ class Inspection:
                 yield worker, part
 
     def values(self, positions: Array, latents: bool = False) -> Batch:
-        """All columns [n, ...] at positions [n]."""
-        return {
-            column.name: self.read(column.name, positions)
-            for column in self.schema.columns.values()
-            if latents or not column.latent
-        }
+        """All columns [n, ...] at positions [n]; torn latents are zero."""
+        broken = is_broken(self.read(VERSION.name, positions))
+        result = {}
+        for column in self.schema.columns.values():
+            if latents or not column.latent:
+                result[column.name] = value = self.read(column.name, positions)
+                if column.latent:
+                    value[broken] = 0
+        return result
 
     def problems(self) -> list[str]:
         """One line per thing that is not as it should be."""
@@ -104,14 +116,6 @@ class Inspection:
             for segment in self.segments
             for slot, fill in enumerate(segment.table['committed'])
         )
-
-
-def find_folder(path: Path) -> Path:
-    """The folder itself, or the replay folder of a run's folder."""
-    for candidate in (path, path / 'replay'):
-        if list_segments(candidate) or (candidate / 'replay.json').exists():
-            return candidate
-    raise ReplayError(f'There is no replay in {path} nor in {path / "replay"}.')
 
 
 def _check_chunk(segment: Segment, slot: int) -> list[str]:

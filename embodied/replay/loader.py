@@ -6,9 +6,17 @@ import numpy as np
 
 from embodied.core.errors import ReplayError
 
-from .folder import Folder, list_segments, local_path, need_descriptors
+from .card import was_closed
+from .folder import (
+    Folder,
+    boot_id,
+    find_folder,
+    list_segments,
+    local_path,
+    need_descriptors,
+)
 from .index import NONE
-from .schema import ORDER, SERIAL, VERSION, Schema
+from .schema import ORDER, SERIAL, Schema
 from .segment import FREE, BadSegment, Segment
 from .store import Store
 
@@ -19,16 +27,19 @@ def load_folder(store: Store, folder: Folder, boot: str) -> None:
     """Takes over all rows of a folder, which this process goes on writing."""
     allocator = store.allocator
     segments = folder.open_segments()
-    if folder.set_aside or any(_lost_power(segment, boot) for segment in segments):
+    clean = folder.card.clean
+    if not clean and any(_booted_since(segment, boot) for segment in segments):
         folder.note_loss()
-    allocator.prefix = folder.prefix
+    allocator.prefix = folder.card.prefix
     for segment in segments:
-        recover(segment, boot)
+        recover(segment, boot, clean)
         segment.dirty = bool(
             (segment.table['durable'] < segment.table['committed']).any()
         )
         _share_schema(store, segment, folder.path)
         allocator.segments[segment.spec.number] = segment
+    # After that of all segments: their boot tells from now on what can be trusted.
+    folder.note_use()
     if segments:
         allocator.chunksize = segments[0].spec.chunksize
         allocator.prepare(segments[0].spec.schema)
@@ -57,12 +68,15 @@ def load_source(store: Store, path: Any) -> None:
 
     Its files are mapped privately, so updates of its latents stay in this process.
     """
-    home = local_path(path)
+    home = find_folder(local_path(path))
     paths = list_segments(home)
     if not paths:
         raise ReplayError(f'replay.load_from={home} holds no replay segments.')
     need_descriptors(len(paths))
-    attach(store, [_open_source(p) for p in paths], home)
+    segments = [_open_source(p) for p in paths]
+    for segment in segments:
+        recover(segment, boot_id(), was_closed(home))
+    attach(store, segments, home)
 
 
 def attach(store: Store, segments: list[Segment], home: Any) -> None:
@@ -91,22 +105,21 @@ def attach(store: Store, segments: list[Segment], home: Any) -> None:
     store.index.find_stops()
 
 
-def recover(segment: Segment, boot: str) -> None:
-    """Trusts what was synced only, if the machine went down since it was written."""
-    head = segment.header
-    if _lost_power(segment, boot):
+def recover(segment: Segment, boot: str, clean: bool) -> None:
+    """Trusts what was synced only, if the machine went down since it was written.
+
+    clean: whether everything was on the disk when the last writer ended.
+    """
+    if _booted_since(segment, boot) and not clean:
         table = segment.table
         table['committed'] = np.minimum(table['committed'], table['durable'])
         table['first'] = np.minimum(table['first'], table['committed'])
-        segment.columns[VERSION.name][:] = 0
-    # In this order: a crash in between must not make clean rows look lost.
-    head['boot'] = boot.encode()
-    head['clean'] = 0
+        segment.lose_latents()
+    segment.header['boot'] = boot.encode()
 
 
-def _lost_power(segment: Segment, boot: str) -> bool:
-    head = segment.header[0]
-    return head['boot'].decode() != boot and not head['clean']
+def _booted_since(segment: Segment, boot: str) -> bool:
+    return segment.header[0]['boot'].decode() != boot
 
 
 def _open_source(path: Any) -> Segment:

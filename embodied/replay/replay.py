@@ -22,7 +22,7 @@ from .schema import CONTEXT_KEYS, Schema, stored
 from .selector import Selector
 from .selectors import Uniform
 from .store import Store
-from .syncer import Syncer, close_segments, sync_segments
+from .syncer import Syncer, sync_segments
 
 __all__ = ['Replay']
 
@@ -76,7 +76,7 @@ class Replay(base.Replay):
         limit = int(capacity) if capacity else None
         self._folder = Folder(directory) if directory else None
         allocator = Allocator(
-            self._folder.store_id if self._folder else os.urandom(8),
+            self._folder.card.store if self._folder else os.urandom(8),
             int(chunksize),
             limit,
             int(max_gb * GIGABYTE) or None,
@@ -242,13 +242,17 @@ class Replay(base.Replay):
         with self._lock:
             dirty = [s for s in self._store.allocator.segments.values() if s.dirty]
         sync_segments(dirty, self._lock)
+        if self._folder and dirty:
+            self._folder.sync()
 
     def close(self) -> None:
         """Syncs, latents included, and gives the folder back. Then nothing works."""
         if self._syncer:
             self._syncer.close()
         if self._folder:
-            close_segments(self._store.allocator.segments.values(), self._lock)
+            segments = self._store.allocator.segments.values()
+            sync_segments([s for s in segments if s.writable], self._lock)
+            self._folder.note_end()
             self._folder.close()
 
     def _recount(self, streams: dict[str, Any], order: int) -> None:
@@ -290,7 +294,8 @@ class Replay(base.Replay):
         )
         footprint.report()
         if allocator.folder:
-            need_descriptors(footprint.needed // allocator.segment_bytes)
+            total = footprint.needed // allocator.segment_bytes
+            need_descriptors(max(0, total - len(allocator.segments)))
 
     def _append(
         self, steps: base.Batch, workers: list[int], serials: base.Array | None

@@ -45,9 +45,9 @@ class Column:
 # Columns of the store itself, stored beside those of the steps.
 SERIAL = Column('.serial', np.dtype(np.int64), ())  # number within the stream
 ORDER = Column('.order', np.dtype(np.int64), ())  # number among all rows ever added
-VERSION = Column('.version', np.dtype(np.uint32), (), True)  # odd: being written
-PRIORITY = Column('.priority', np.dtype(np.float32), (), True)  # NaN: never set
-OWN_COLUMNS = (SERIAL, ORDER, VERSION, PRIORITY)
+PRIORITY = Column('.priority', np.dtype(np.float32), ())  # NaN: never set
+VERSION = Column('.version', np.dtype(np.uint32), (), True)  # of the latents
+OWN_COLUMNS = (SERIAL, ORDER, PRIORITY, VERSION)
 
 
 class Schema:
@@ -83,13 +83,13 @@ class Schema:
 
     @property
     def main(self) -> list[Column]:
-        """Columns that are written once."""
+        """Columns that are always in the file: all but the latents."""
         own = [c for c in OWN_COLUMNS if not c.latent]
         return own + [c for c in self.columns.values() if not c.latent]
 
     @property
     def latents(self) -> list[Column]:
-        """Columns that are updated in place."""
+        """Columns that training overwrites, and that may lie in RAM."""
         own = [c for c in OWN_COLUMNS if c.latent]
         return own + [c for c in self.columns.values() if c.latent]
 

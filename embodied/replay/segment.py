@@ -19,11 +19,11 @@ import numpy as np
 
 from embodied.core.base import Array
 
-from .schema import Column, Schema
+from .schema import PRIORITY, VERSION, Column, Schema
 
 __all__ = ['ALIGN', 'CHUNK', 'FREE', 'BadSegment', 'Segment', 'SegmentSpec']
 
-MAGIC = b'DRPLSEG1'
+MAGIC = b'DRPLSEG2'
 PAGE = 4096
 ALIGN = 64  # bytes; one cache line
 # Where columns begin within a page. Buffers that batches are copied to begin near the
@@ -32,10 +32,11 @@ ALIGN = 64  # bytes; one cache line
 OFFSET = 1024
 LARGE = 64 * 2**20  # bytes
 FREE = np.iinfo(np.int64).min  # ordinal of a chunk slot that is not in use
+# Versions of rows whose latents are gone and of new ones. Each update adds two, and is
+# under way while they are odd.
+LOST, WHOLE = 0, 2
 
-HEADER = np.dtype(
-    [('magic', 'S8'), ('bytes', 'u4'), ('crc', 'u4'), ('clean', 'u4'), ('boot', 'S44')]
-)
+HEADER = np.dtype([('magic', 'S8'), ('bytes', 'u4'), ('crc', 'u4'), ('boot', 'S48')])
 CHUNK = np.dtype(
     [
         ('ordinal', 'i8'),  # number of the chunk, never used twice
@@ -136,7 +137,10 @@ class Segment:
     @classmethod
     def create(cls, spec: SegmentSpec, path: Path | None, boot: str) -> 'Segment':
         """New, empty segment; the blocks of a file are reserved here and now."""
-        memory = _anonymous(spec.nbytes) if path is None else _reserve(path, spec)
+        # A file under its own name is a whole one: a crash leaves a draft, which the
+        # next process deletes.
+        draft = path and path.with_suffix('.new')
+        memory = _anonymous(spec.nbytes) if draft is None else _reserve(draft, spec)
         memory[HEADER.itemsize : HEADER.itemsize + len(spec.description)] = (
             spec.description
         )
@@ -146,8 +150,9 @@ class Segment:
         head['bytes'] = len(spec.description)
         head['crc'] = zlib.crc32(spec.description)
         head['boot'] = boot.encode()
-        # A file without its magic is one that was never finished.
         head['magic'] = MAGIC
+        if draft is not None and path is not None:
+            draft.rename(path)
         return segment
 
     @classmethod
@@ -162,6 +167,8 @@ class Segment:
         spec = _describe(memory, size)
         segment = cls(spec, memory, path, writable)
         segment._check_table()
+        if not spec.latents_in_file:
+            segment.lose_latents()
         return segment
 
     def open_chunk(self, slot: int, ordinal: int, stream: int, prev: int) -> None:
@@ -171,10 +178,17 @@ class Segment:
         record['next'] = FREE
         record['first'] = record['committed'] = record['durable'] = 0
         record['crc'] = _chunk_crc(ordinal, stream, prev)
+        self.columns[VERSION.name][slot] = WHOLE
+        self.columns[PRIORITY.name][slot] = np.nan
         # Last: only now does the slot count as taken.
         record['ordinal'] = ordinal
         self.used = max(self.used, slot + 1)
         self.live += 1
+
+    def lose_latents(self) -> None:
+        """Rows that are there read as the zero state; those to come do not."""
+        there = np.arange(self.spec.chunksize) < self.table['committed'][:, None]
+        self.columns[VERSION.name][:] = np.where(there, LOST, WHOLE)
 
     def _check_table(self) -> None:
         taken = self.table[self.table['ordinal'] != FREE]

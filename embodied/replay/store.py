@@ -15,8 +15,8 @@ from embodied.core.errors import ReplayError
 
 from .allocator import Allocator
 from .index import NONE, Index, join, split
-from .schema import ORDER, PRIORITY, SERIAL, VERSION, Schema
-from .segment import Segment
+from .schema import ORDER, SERIAL, VERSION, Schema
+from .segment import LOST, Segment
 from .streams import StreamTable
 
 __all__ = ['ID_BYTES', 'Appended', 'Evicted', 'Piece', 'Store', 'is_broken']
@@ -47,8 +47,8 @@ class Evicted(NamedTuple):
 
 
 def is_broken(versions: Array) -> Array:
-    """Rows whose latents are lost (0) or were torn in the middle of a write (odd)."""
-    return (versions == 0) | (versions & 1).astype(bool)
+    """Rows whose latents are lost or were torn in the middle of a write."""
+    return (versions == LOST) | (versions & 1).astype(bool)
 
 
 class Appended(NamedTuple):
@@ -303,8 +303,6 @@ class Store:
             columns = segment.columns
             columns[SERIAL.name][slots, at] = serials[rows]
             columns[ORDER.name][slots, at] = orders[rows]
-            columns[VERSION.name][slots, at] = 2
-            columns[PRIORITY.name][slots, at] = np.nan
             for name, value in steps.items():
                 columns[name][slots, at] = value[rows]
             # After the data: a row that is torn by a crash does not count.

@@ -11,7 +11,7 @@ import numpy as np
 
 from .segment import Segment
 
-__all__ = ['Syncer', 'close_segments', 'sync_segments']
+__all__ = ['Syncer', 'sync_segments']
 
 log = logging.getLogger(__name__)
 
@@ -60,16 +60,6 @@ def sync_segments(segments: Iterable[Segment], lock: threading.RLock) -> None:
         if segment.path is None or not _flush(segment.path):
             continue
         segment.table['durable'] = np.maximum(segment.table['durable'], committed)
-        _flush(segment.path)
-
-
-def close_segments(segments: Iterable[Segment], lock: threading.RLock) -> None:
-    """Writes everything, then marks the files as whole: no loss of power hurts now."""
-    own = [segment for segment in segments if segment.writable]
-    sync_segments(own, lock)
-    for segment in own:
-        segment.header['clean'] = 1
-        assert segment.path is not None
         _flush(segment.path)
 
 

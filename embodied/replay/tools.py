@@ -11,8 +11,8 @@ import numpy as np
 from embodied.core.errors import DreamerError, ReplayError
 
 from .allocator import GIGABYTE
-from .folder import local_path
-from .inspection import Inspection, find_folder
+from .folder import find_folder, local_path
+from .inspection import Inspection
 from .replay import Replay
 
 __all__ = ['main']

@@ -61,6 +61,17 @@ def test_export_stops_after_the_given_number_and_adds_latents(logdir, tmp_path):
         assert 'dyn/deter' in data
 
 
+def test_export_gives_torn_latents_as_zeros(logdir, tmp_path):
+    replay = Replay(4, directory=logdir / 'replay', sync_every=0)
+    segment = replay._store.allocator.segments[0]
+    segment.columns['dyn/deter'][0] = 7
+    segment.columns['.version'][0, 3] += 1
+    replay.close()
+    assert main(['export', str(logdir), str(tmp_path / 'out'), '--latents']) == 0
+    with np.load(tmp_path / 'out' / 'stream0-step00000000-length10.npz') as data:
+        assert data['dyn/deter'][:, 0].tolist() == [7, 7, 7, 0, 7, 7, 7, 7, 7, 7]
+
+
 def test_prune_deletes_the_oldest(logdir, capsys):
     before = len(list_segments(logdir / 'replay'))
     assert main(['prune', str(logdir), '--steps', '50']) == 0

@@ -1,0 +1,201 @@
+"""Replay after crashes: what is dropped, reads as zeros, is set aside or goes stale."""
+
+import logging
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+from replay_parts import add, kill, make, stored_rows
+
+from embodied.replay.folder import list_segments
+from embodied.replay.schema import VERSION
+
+
+def test_a_row_without_its_commit_is_not_served(tmp_path):
+    replay = make(tmp_path)
+    add(replay, range(12))
+    segment = replay._store.allocator.segments[0]
+    # Row 12 of stream 0: written, but the process dies before the commit.
+    segment.columns['x'][2, 4] = 777
+    assert segment.table['committed'][2] == 4
+    kill(replay)
+    again = make(tmp_path)
+    assert 777 not in again.sample(500)['x']
+
+
+def test_a_torn_latent_reads_as_zeros_until_it_is_written_again(tmp_path):
+    replay = make(tmp_path, length=1)
+    add(replay, range(6), workers=(0,))
+    segment = replay._store.allocator.segments[0]
+    segment.columns[VERSION.name][0, 3] += 1
+    kill(replay)
+    again = make(tmp_path, length=1)
+    batch = again.sample(200)
+    expected = np.where(batch['x'] == 3, 0, batch['x'])
+    assert (batch['dyn/deter'][..., 0] == expected).all()
+    again.update({'stepid': batch['stepid'], 'dyn/deter': batch['dyn/deter'] + 9})
+    batch = again.sample(200)
+    assert (batch['dyn/deter'][batch['x'] == 3] == 9).all()
+
+
+def test_after_a_loss_of_power_only_synced_rows_count(tmp_path):
+    replay = make(tmp_path)
+    add(replay, range(13))
+    replay.sync()
+    add(replay, range(13, 30))
+    for segment in replay._store.allocator.segments.values():
+        segment.header['boot'] = b'before the power went'
+    kill(replay)
+    again = make(tmp_path)
+    assert stored_rows(tmp_path) == {
+        w: [1000 * w + n for n in range(13)] for w in (0, 1)
+    }
+    assert (again.sample(50)['dyn/deter'] == 0).all()
+    add(again, range(13, 30))
+    assert len(again) == 2 * 26
+
+
+def test_after_a_clean_close_a_reboot_costs_nothing(tmp_path):
+    replay = make(tmp_path)
+    add(replay, range(13))
+    replay.close()
+    for segment in replay._store.allocator.segments.values():
+        segment.header['boot'] = b'before the reboot'
+    again = make(tmp_path)
+    assert len(again) == 18
+    batch = again.sample(100)
+    assert (batch['dyn/deter'][..., 0] == batch['x'] % 1000).all()
+
+
+def test_a_reopened_folder_that_loses_power_is_not_taken_for_a_closed_one(tmp_path):
+    replay = make(tmp_path)
+    add(replay, range(13))
+    replay.close()
+    again = make(tmp_path)
+    add(again, range(13, 30))
+    # The header and the card are older than the rows: the disk was late.
+    for segment in again._store.allocator.segments.values():
+        segment.header['boot'] = b'before the power went'
+    kill(again)
+    make(tmp_path)
+    assert stored_rows(tmp_path) == {
+        w: [1000 * w + n for n in range(13)] for w in (0, 1)
+    }
+
+
+@pytest.mark.parametrize(
+    'damage', ['truncated', 'garbage', 'empty', 'header', 'foreign']
+)
+def test_broken_files_are_set_aside_by_name_and_the_rest_loads(
+    tmp_path, damage, caplog
+):
+    replay = make(tmp_path / 'a', capacity=200)
+    add(replay, range(80))
+    replay.close()
+    paths = list_segments(tmp_path / 'a')
+    victim = paths[len(paths) // 2]
+    if damage == 'foreign':
+        other = make(tmp_path / 'b', capacity=200)
+        add(other, range(80))
+        victim.write_bytes(list_segments(tmp_path / 'b')[0].read_bytes())
+    else:
+        data = victim.read_bytes()
+        victim.write_bytes(
+            {
+                'truncated': data[: len(data) // 2],
+                'garbage': np.random.default_rng(0).bytes(len(data)),
+                'empty': b'',
+                'header': data[:100] + b'\xff' * 20 + data[120:],
+            }[damage]
+        )
+    with caplog.at_level(logging.WARNING):
+        again = make(tmp_path / 'a', capacity=200)
+    assert victim.name in caplog.text and 'set aside' in caplog.text
+    assert not victim.exists() and (tmp_path / 'a/aside' / victim.name).exists()
+    assert 0 < len(again) < 2 * 76
+    batch = again.sample(500)
+    assert (np.diff(batch['x'], axis=1) == 1).all()
+    ids = {row.tobytes() for row in batch['stepid'].reshape(-1, 20)}
+    add(again, range(80, 120))
+    assert len(stored_rows(tmp_path / 'a')) == 2
+    fresh = again.sample(500)
+    new = fresh['stepid'][fresh['x'] % 1000 >= 80]
+    assert not ids & {row.tobytes() for row in new}
+
+
+DYING = """
+    import os, sys
+    from embodied.replay import Replay
+
+    def hook(event, args, renames=[]):
+        if event == 'os.rename':
+            renames.append(args)
+            if len(renames) == {count}:
+                os._exit(0)
+
+    sys.addaudithook(hook)
+    Replay(5, 200, {path!r}, chunksize=8, sync_every=0)
+    print('survived')
+"""
+
+
+def test_ids_of_lost_steps_stay_stale_wherever_the_recovery_dies(tmp_path):
+    for count in range(1, 9):
+        path = tmp_path / str(count)
+        replay = make(path, capacity=200)
+        add(replay, range(50))
+        old = replay.sample(300)
+        replay.close()
+        list_segments(path)[-1].write_bytes(b'')  # the newest ids are free again
+        script = textwrap.dedent(DYING.format(count=count, path=str(path)))
+        command = [sys.executable, '-c', script]
+        result = subprocess.run(command, capture_output=True, text=True, check=True)
+        again = make(path, capacity=200)
+        add(again, range(100, 150))
+        names = {row.tobytes(): x for row, x in rows_of(old)}
+        for row, x in rows_of(again.sample(600)):
+            assert names.get(row.tobytes(), x) == x
+        if result.stdout == 'survived\n':
+            return
+    raise AssertionError('opening a folder renames more often than expected')
+
+
+def rows_of(batch):
+    return zip(
+        batch['stepid'].reshape(-1, 20), batch['x'].ravel().tolist(), strict=True
+    )
+
+
+@pytest.mark.parametrize('text', [None, '', '{', '[]', '{"format": 1}', '\0' * 80])
+def test_a_lost_or_broken_card_is_written_anew(tmp_path, text, caplog):
+    replay = make(tmp_path)
+    add(replay, range(20))
+    ids = {row.tobytes() for row, _ in rows_of(replay.sample(100))}
+    kill(replay)
+    card = tmp_path / 'replay.json'
+    card.unlink()
+    if text is not None:
+        card.write_text(text)
+    again = make(tmp_path)
+    assert len(again) == 2 * 16
+    assert not ids & {row.tobytes() for row, _ in rows_of(again.sample(100))}
+    if text is not None:
+        assert f'{card} set aside' in caplog.text
+
+
+def test_a_copy_of_a_segment_is_set_aside(tmp_path, caplog):
+    replay = make(tmp_path)
+    add(replay, range(20))
+    replay.close()
+    path = list_segments(tmp_path)[0]
+    path.with_name(f'{path.stem} (copy).seg').write_bytes(path.read_bytes())
+    again = make(tmp_path)
+    assert len(again) == 2 * 16 and 'it is a copy of number 0' in caplog.text
+
+
+def test_drafts_of_segments_are_deleted(tmp_path):
+    (tmp_path / '00000007.new').write_bytes(bytes(100))
+    make(tmp_path)
+    assert not list(tmp_path.glob('*.new'))
