@@ -1,13 +1,14 @@
 """Registry: turns task names into environments, wrapped the standard way."""
 
 import difflib
+import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..core.base import Env
 from ..core.errors import ConfigError
-from . import extras
+from . import catalog, extras
 from .wrappers import (
     ActionRepeat,
     CheckSpaces,
@@ -18,7 +19,9 @@ from .wrappers import (
     UnifyDtypes,
 )
 
-__all__ = ['Suite', 'make', 'tasks', 'wrap']
+SHOWN = 3  # names of a suite in an error message
+
+__all__ = ['Suite', 'adjust', 'make', 'tasks', 'wrap']
 
 
 class Suite(NamedTuple):
@@ -42,7 +45,7 @@ def make(task: str, seed: int | None = None, **settings: Any) -> Env:
     suite, _, name = task.partition('_')
     if suite not in _SUITES or not _SUITES[suite].has(name):
         raise _unknown_task(task)
-    maker = _SUITES[suite].make
+    maker = _SUITES[suite].maker()
     allowed = list(inspect.signature(maker).parameters)[2:]
     unknown = [key for key in settings if key not in allowed]
     if unknown:
@@ -50,13 +53,13 @@ def make(task: str, seed: int | None = None, **settings: Any) -> Env:
             f'Tasks of the suite {suite!r} have no settings {unknown}. They have '
             f'{", ".join(allowed)}.'
         )
-    return maker(name, seed, **settings)
+    return wrap(maker(name, seed, **settings))
 
 
 def tasks() -> list[Suite]:
     """All suites with the names of their tasks."""
     return [
-        Suite(name, entry.names, entry.extra, extras.installed(entry.module))
+        Suite(name, entry.names, entry.extra, extras.installed(entry.package))
         for name, entry in _SUITES.items()
     ]
 
@@ -69,12 +72,7 @@ def wrap(env: Any, repeat: int = 1, length: int = 0, size: int = 0) -> Env:
     checks of all values. Clipping comes outside of the checks, since policies sample
     beyond the bounds of continuous actions.
     """
-    if repeat != 1:
-        env = ActionRepeat(env, repeat)
-    if length:
-        env = TimeLimit(env, length)
-    if size:
-        env = ResizeImage(env, size)
+    env = adjust(env, repeat, length, size)
     continuous = [k for k, v in env.act_space.items() if v.dtype.kind == 'f']
     for key in continuous:
         env = NormalizeAction(env, key)
@@ -86,20 +84,34 @@ def wrap(env: Any, repeat: int = 1, length: int = 0, size: int = 0) -> Env:
     return env
 
 
+def adjust(env: Any, repeat: int = 1, length: int = 0, size: int = 0) -> Any:
+    """Steps per action, time limit in such steps, size of images.
+
+    The defaults leave each of them alone.
+    """
+    if repeat != 1:
+        env = ActionRepeat(env, repeat)
+    if length:
+        env = TimeLimit(env, length)
+    if size:
+        env = ResizeImage(env, size)
+    return env
+
+
 def _make_toy(name: str, seed: int | None, size: int = 64, board: int = 8) -> Env:
     if name == 'catch':
         from .catch import Catch
 
-        return wrap(Catch(size, board, seed))
+        return Catch(size, board, seed)
     from .reach import Reach
 
-    return wrap(Reach(seed))
+    return Reach(seed)
 
 
 def _make_dummy(name: str, seed: int | None, size: int = 64, length: int = 100) -> Env:
     from .dummy import Dummy
 
-    return wrap(Dummy(name, size, length))
+    return Dummy(name, size, length)
 
 
 def _make_gym(
@@ -107,23 +119,36 @@ def _make_gym(
 ) -> Env:
     from .from_gym import FromGym
 
-    return wrap(FromGym(name, seed=seed), repeat, length, size)
+    return adjust(FromGym(name, seed=seed), repeat, length, size)
 
 
 class _Entry(NamedTuple):
-    make: Callable[..., Env]
+    """`make(name, seed, **settings)` is a function, or `module:name` in this package,
+    to be imported when it is needed."""
+
+    make: Callable[..., Env] | str
     names: tuple[str, ...]
-    module: str  # shows whether the extra is installed
+    package: str  # shows whether the extra is installed
     extra: str = ''
 
     def has(self, name: str) -> bool:
         return name in self.names or self.names[0].startswith('<')
+
+    def maker(self) -> Callable[..., Env]:
+        if not isinstance(self.make, str):
+            return self.make
+        module, _, name = self.make.partition(':')
+        return getattr(importlib.import_module(f'embodied.envs.{module}'), name)
 
 
 _SUITES = {
     'toy': _Entry(_make_toy, ('catch', 'reach'), 'numpy'),
     'dummy': _Entry(_make_dummy, ('disc', 'cont', 'mixed'), 'numpy'),
     'gym': _Entry(_make_gym, ('<id of any Gymnasium environment>',), 'gymnasium'),
+    'atari': _Entry('atari:Atari', catalog.ATARI, 'ale_py', 'atari'),
+    'atari100k': _Entry('atari:atari100k', catalog.ATARI100K, 'ale_py', 'atari'),
+    'dmc': _Entry('dmc:DMC', catalog.DMC, 'dm_control', 'dmc'),
+    'crafter': _Entry('crafter:Crafter', catalog.CRAFTER, 'crafter', 'crafter'),
 }
 
 
@@ -131,4 +156,15 @@ def _unknown_task(task: str) -> ConfigError:
     known = [f'{s}_{name}' for s, entry in _SUITES.items() for name in entry.names]
     close = difflib.get_close_matches(task, known, n=3)
     hint = f' Closest matches: {", ".join(close)}.' if close else ''
-    return ConfigError(f'There is no task {task!r}.{hint} Tasks: {", ".join(known)}.')
+    shown = [f'{s}_{_abbreviate(entry.names)}' for s, entry in _SUITES.items()]
+    return ConfigError(
+        f'There is no task {task!r}.{hint} Tasks: {", ".join(shown)}. '
+        '`dreamer tasks` lists all of them.'
+    )
+
+
+def _abbreviate(names: tuple[str, ...]) -> str:
+    if len(names) == 1:
+        return names[0]
+    shown = ','.join(names[:SHOWN])
+    return f'{{{shown},...}}' if len(names) > SHOWN else f'{{{shown}}}'

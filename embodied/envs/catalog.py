@@ -1,0 +1,55 @@
+"""Names of the tasks of each suite, known without installing the suite."""
+
+__all__ = ['ATARI', 'ATARI100K', 'CRAFTER', 'DMC']
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+# The games of the Arcade Learning Environment that one player can play.
+ATARI = _names(
+    """
+    adventure air_raid alien amidar assault asterix asteroids atlantis atlantis2
+    backgammon bank_heist basic_math battle_zone beam_rider berzerk blackjack bowling
+    boxing breakout carnival casino centipede chopper_command crazy_climber crossbow
+    darkchambers defender demon_attack donkey_kong double_dunk earthworld
+    elevator_action enduro entombed et fishing_derby flag_capture freeway frogger
+    frostbite galaxian gopher gravitar hangman haunted_house hero human_cannonball
+    ice_hockey jamesbond journey_escape kaboom kangaroo keystone_kapers king_kong klax
+    koolaid krull kung_fu_master laser_gates lost_luggage mario_bros miniature_golf
+    montezuma_revenge mr_do ms_pacman name_this_game othello pacman phoenix pitfall
+    pitfall2 pong pooyan private_eye qbert riverraid road_runner robotank seaquest
+    sir_lancelot skiing solaris space_invaders space_war star_gunner superman surround
+    tennis tetris tic_tac_toe_3d time_pilot trondead turmoil tutankham up_n_down
+    venture video_checkers video_chess video_cube video_pinball wizard_of_wor
+    word_zapper yars_revenge zaxxon
+    """
+)
+
+ATARI100K = _names(
+    """
+    alien amidar assault asterix bank_heist battle_zone boxing breakout
+    chopper_command crazy_climber demon_attack freeway frostbite gopher hero jamesbond
+    kangaroo krull kung_fu_master ms_pacman pong private_eye qbert road_runner seaquest
+    up_n_down
+    """
+)
+
+CRAFTER = ('reward', 'noreward')
+
+DMC = _names(
+    """
+    acrobot_swingup acrobot_swingup_sparse ball_in_cup_catch cartpole_balance
+    cartpole_balance_sparse cartpole_swingup cartpole_swingup_sparse
+    cartpole_three_poles cartpole_two_poles cheetah_run dog_fetch dog_run dog_stand
+    dog_trot dog_walk finger_spin finger_turn_easy finger_turn_hard fish_swim
+    fish_upright hopper_hop hopper_stand humanoid_CMU_run humanoid_CMU_stand
+    humanoid_CMU_walk humanoid_run humanoid_run_pure_state humanoid_stand humanoid_walk
+    lqr_lqr_2_1 lqr_lqr_6_2 manipulator_bring_ball manipulator_bring_peg
+    manipulator_insert_ball manipulator_insert_peg pendulum_swingup point_mass_easy
+    point_mass_hard quadruped_escape quadruped_fetch quadruped_run quadruped_walk
+    reacher_easy reacher_hard stacker_stack_2 stacker_stack_4 swimmer_swimmer15
+    swimmer_swimmer6 walker_run walker_stand walker_walk
+    """
+)
