@@ -158,7 +158,7 @@ def test_logdir_is_filled_in(monkeypatch):
     [
         (['trian'], ["'trian'", 'train']),
         (['train', '--task', 'toy_cath'], ['toy_cath', 'toy_catch']),
-        (['train', '--configs', 'crafter'], ['crafter_reward']),
+        (['train', '--task', 'crafter_rewrd'], ['crafter_rewrd', 'crafter_reward']),
         (['train', '--lr', '3'], ['--agent.opt.lr']),
         (['config', '--configs', 'huge'], ["'huge'", 'size400m']),
     ],

@@ -29,6 +29,17 @@ WHOLE = ('main.py', 'folder.py', 'demo.py')
 METHODS = {'flat', 'get', 'items', 'partition', 'update'}  # not options
 
 
+# One task of each suite: settings are read by what makes them.
+TASKS = (
+    'toy_catch',
+    'dummy_disc',
+    'gym_CartPole-v1',
+    'atari_pong',
+    'atari100k_pong',
+    'crafter_reward',
+    'dmc_cartpole_swingup',
+)
+
 # Options that nobody reads, though others of the same name or group are read: if the
 # recorder missed these, it would miss real ones.
 DECOYS = {'agent.dec.symlog', 'agent.cont.bins', 'jax.seed'}
@@ -145,7 +156,7 @@ def reads(tmp_path_factory):
     found = record(f'{base} --task dummy_mixed {image}', trace_agent)
     shares = '--replay.fracs.uniform 0.4 --replay.fracs.priority 0.3'
     shares += ' --replay.fracs.recency 0.3'
-    for task in ('toy_catch', 'dummy_disc', 'gym_CartPole-v1'):
+    for task in TASKS:
         found |= record(f'{base} --task {task} {shares}', build_parts)
     for module in WHOLE:
         path = PACKAGES[0] / module

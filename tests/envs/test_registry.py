@@ -58,15 +58,21 @@ def test_every_setting_of_the_configuration_is_accepted():
         ('toy', 'toy_reach'),
         ('dummy', 'dummy_mixed'),
         ('gym', 'gym_CartPole-v1'),
+        ('atari', 'atari_pong'),
+        ('atari100k', 'atari100k_pong'),
+        ('crafter', 'crafter_reward'),
+        ('dmc', 'dmc_cartpole_swingup'),
     ]:
         envs.make(task, seed=0, **options[suite]).close()
 
 
 def test_tasks_lists_every_suite_with_its_names():
     listed = {suite.suite: suite for suite in envs.tasks()}
-    assert listed.keys() == {'toy', 'dummy', 'gym'}
+    assert {'toy', 'dummy', 'gym', 'atari', 'dmc', 'crafter'} <= listed.keys()
     assert listed['toy'].names == ('catch', 'reach')
-    assert all(suite.installed and not suite.extra for suite in listed.values())
+    assert {listed[name].extra for name in ('toy', 'dummy', 'gym')} == {''}
+    assert listed['atari100k'].extra == 'atari' and listed['atari100k'].installed
+    assert 'pong' in listed['atari100k'].names
     for suite in (listed['toy'], listed['dummy']):
         for name in suite.names:
             envs.make(f'{suite.suite}_{name}').close()
@@ -77,10 +83,11 @@ def test_tasks_lists_every_suite_with_its_names():
     [
         ('toy_cach', ['toy_cach', 'Closest matches: toy_catch']),
         ('dumy_disc', ['dumy_disc', 'Closest matches: dummy_disc']),
-        ('dummy_fly', ['dummy_fly', 'dummy_mixed']),
+        ('dummy_fly', ['dummy_fly', '{disc,cont,mixed}']),
         ('CartPole-v1', ['CartPole-v1', 'gym_<id']),
         ('gym_CartPle-v1', ['CartPole-v1']),
-        ('', ['toy_catch']),
+        ('', ['toy_{catch,reach}', 'dreamer tasks']),
+        ('atari_pnog', ['Closest matches: atari_pong']),
     ],
 )
 def test_unknown_tasks_are_refused_with_the_closest_matches(task, words):
@@ -141,7 +148,9 @@ def test_limits_count_actions_not_repeated_steps():
     assert observations[-1]['is_last'] and not observations[-1]['is_terminal']
 
 
-@pytest.mark.parametrize('name', ['gymnasium', 'dm_env', 'jax', 'cloudpickle'])
+@pytest.mark.parametrize(
+    'name', ['gymnasium', 'dm_env', 'ale_py', 'jax', 'cloudpickle']
+)
 def test_built_in_tasks_load_no_package_they_do_not_need(name):
     code = (
         'import sys, embodied; embodied.envs.make("toy_catch"); embodied.envs.tasks(); '
