@@ -1,7 +1,7 @@
 """DreamerV3: the agent, its presets and the command line.
 
-The agent is imported on first use, because factories from this package are unpickled
-in processes that must not load JAX.
+Names are imported on first use, because factories from this package are unpickled in
+processes that must not load JAX.
 """
 
 import importlib
@@ -9,11 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .agent import Agent
+    from .evaluation import evaluate
+    from .loaded import load
 
-__all__ = ['Agent']
+_HOMES = {
+    'Agent': 'agent',
+    'evaluate': 'evaluation',
+    'load': 'loaded',
+}
+
+__all__ = ['Agent', 'evaluate', 'load']
 
 
 def __getattr__(name: str) -> Any:
-    if name == 'Agent':
-        return importlib.import_module('dreamerv3.agent').Agent
-    raise AttributeError(f"module 'dreamerv3' has no attribute '{name}'")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dreamerv3' has no attribute '{name}'")
+    return getattr(importlib.import_module(f'dreamerv3.{_HOMES[name]}'), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

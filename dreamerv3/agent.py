@@ -1,11 +1,14 @@
 """The DreamerV3 agent, as the run loops use it."""
 
+from typing import Any
+
 import elements
 
 import embodied.jax
 from embodied.core.base import Spaces
 
 from .model import Dreamer
+from .origin import Origin
 
 __all__ = ['Agent']
 
@@ -13,7 +16,14 @@ __all__ = ['Agent']
 class Agent(embodied.jax.Agent):
     """Spaces without `log/` keys and `reset`; config is the whole resolved config."""
 
+    model: Dreamer
+
     def __init__(self, obs_space: Spaces, act_space: Spaces, config: elements.Config):
         embodied.jax.setup(config.jax.platform, config.jax.cache)
+        self.origin = Origin(config, obs_space, act_space)
         model = Dreamer(obs_space, act_space, config)
         super().__init__(model, config.seed, config.agent.eval_greedy)
+
+    def save(self) -> dict[str, Any]:
+        """The saved agent can be rebuilt without its environment."""
+        return {**super().save(), 'origin': self.origin.save()}

@@ -38,6 +38,7 @@ CHOICES = {
     'run.transport': ('zmq', 'portal'),
     'replay.latents': ('disk', 'ram'),
     'logger.outputs': ('terminal', 'jsonl', 'video'),
+    'logger.video': ('gif', 'mp4'),
     'jax.platform': ('auto', 'cpu', 'cuda'),
     'jax.compute_dtype': ('bfloat16', 'float32'),
 }
@@ -55,10 +56,18 @@ RATIO = 'run.train_ratio'
 SIZE = re.compile(r'agent\..*\.(deter|hidden|classes|stoch|depth|units)')
 
 
-def resolve(flags: Sequence[str]) -> tuple[elements.Config, list[str]]:
-    """The config that `--configs a b --some.option 1 ...` asks for, and warnings."""
+def resolve(
+    flags: Sequence[str], base: elements.Config | None = None
+) -> tuple[elements.Config, list[str]]:
+    """The config that `--configs a b --some.option 1 ...` asks for, and warnings.
+
+    base: options to change instead of the defaults, as those of an earlier run.
+    """
     blocks = load_presets()
     options = blocks.pop('defaults')
+    if base is not None:
+        # Options that are newer than the run keep their defaults.
+        options |= {name: base.flat[name] for name in options if name in base.flat}
     given = parse_flags(flags)
     presets = given.pop('configs', [])
     for name in presets:
@@ -83,7 +92,10 @@ def load_presets(path: Path = CONFIGS) -> dict[str, dict[str, Any]]:
 
 
 def parse_flags(argv: Sequence[str]) -> dict[str, list[str]]:
-    """`--a 1 --b=2 --c 3 4` as {'a': ['1'], 'b': ['2'], 'c': ['3', '4']}."""
+    """`--a 1 --b=2 --c 3 4` as {'a': ['1'], 'b': ['2'], 'c': ['3', '4']}.
+
+    A switch without a value gets none: `--d` is {'d': []}.
+    """
     flags: dict[str, list[str]] = {}
     values: list[str] | None = None
     for arg in argv:
@@ -97,9 +109,6 @@ def parse_flags(argv: Sequence[str]) -> dict[str, list[str]]:
             )
         else:
             values.append(arg)
-    for name, texts in flags.items():
-        if not texts:
-            raise ConfigError(f'--{name} needs a value: --{name} value')
     return flags
 
 
@@ -150,6 +159,10 @@ def _unknown(kind: str, name: str, allowed: Iterable[str], all_names=False) -> s
 def _convert(name: str, default: Any, value: Any) -> Any:
     """`value`, from YAML or as texts of a flag, in the type of the default."""
     texts = value if isinstance(value, list | tuple) else [value]
+    if not texts:
+        if default is False or default is True:
+            return True  # a switch, as in --quiet
+        raise ConfigError(f'--{name} needs a value: --{name} value')
     if isinstance(default, tuple):
         if len(texts) == 1 and isinstance(texts[0], str):
             texts = texts[0].strip('[]').split(',')

@@ -122,7 +122,8 @@ def _jsonl(config: elements.Config) -> Any:
 def _video(config: elements.Config) -> Any:
     from embodied.logging.video import VideoOutput
 
-    return VideoOutput(config.logdir, config.logger.fps)
+    options = config.logger
+    return VideoOutput(config.logdir, options.fps, kind=options.video)
 
 
 def _replay_folder(config: elements.Config, folder: str) -> Path | None:

@@ -25,6 +25,7 @@ usage: dreamer COMMAND [--configs PRESET ...] [--OPTION VALUE ...]
   train_eval   train, and play evaluation episodes in between
   parallel     train with one process per role: agent, replay, logger, environments
   eval_only    play with a trained agent: --run.from_checkpoint FOLDER
+  eval         play with a trained agent and print its scores: dreamer eval LOGDIR
   tasks        list the tasks and what they need
   config       print the options that a command line stands for
   replay       look at the stored experience of a run
@@ -60,7 +61,12 @@ SHARED = (
 AGENT = 'parallel_agent'
 ROLES = ('parallel_replay', 'parallel_logger', 'parallel_envs', 'parallel_env')
 
-TOOLS = {'keys': 'embodied.transport.keys', 'replay': 'embodied.replay.tools'}
+# Commands with options of their own: the module whose main(argv) runs them.
+TOOLS = {
+    'eval': 'dreamerv3.evaluation',
+    'keys': 'embodied.transport.keys',
+    'replay': 'embodied.replay.tools',
+}
 
 USER_ERROR = 2  # exit code
 INTERRUPTED = 130

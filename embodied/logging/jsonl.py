@@ -4,6 +4,7 @@
     scores.jsonl   {"step": 1200, "time": ..., "env": 3, "score": 1.0, "length": 7,
                     "eval": false}
     events.jsonl   {"time": ..., "event": "start", ...}
+    eval.jsonl     {"step": 1200, "time": ..., "mean": 0.9, "scores": [1.0, ...], ...}
 
 One line per record and one system call per line, so a reader never sees half of it
 unless the process was killed in between; that half is cut when the file is opened
@@ -24,6 +25,7 @@ from typing import Any
 from .logger import Entry, scalars
 
 __all__ = [
+    'EvalFile',
     'EventFile',
     'JsonlOutput',
     'LineFile',
@@ -149,6 +151,19 @@ class ScoreFile:
         score, length = float(result['score']), int(result['length'])
         record = {'env': int(env), 'score': score, 'length': length, 'eval': is_eval}
         self._file.append(int(step), record)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class EvalFile:
+    """One line per evaluation of a trained agent by `dreamer eval`."""
+
+    def __init__(self, logdir: str | os.PathLike):
+        self._file = LineFile(Path(logdir) / 'eval.jsonl')
+
+    def add(self, step: int, record: Mapping[str, Any]) -> None:
+        self._file.append({'step': int(step), 'time': _now(), **record})
 
     def close(self) -> None:
         self._file.close()

@@ -1,6 +1,6 @@
-"""Pictures of a run: videos as GIF with a strip of frames as PNG, images as PNG.
+"""Logger output for pictures: videos with a strip of their frames, and images.
 
-videos/<name>-<step>.gif   the video
+videos/<name>-<step>.gif   the video, or .mp4
 videos/<name>-<step>.png   some of its frames side by side, or the image
 """
 
@@ -9,88 +9,56 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-from PIL import Image
-
 from .logger import Entry
+from .pictures import VIDEO_FORMATS, check_format, frames, strip, write_video
 
-__all__ = ['VideoOutput', 'frames', 'strip']
+__all__ = ['VideoOutput', 'video_path']
 
-STRIP_FRAMES = 8  # pictures in a strip
-SMALLEST_SIDE = 128  # pixels; smaller pictures are enlarged to be seen at all
-GAP = 2  # pixels between the pictures of a strip
+SUFFIXES = ('png', *VIDEO_FORMATS)
 
 
 class VideoOutput:
-    """Logger output that keeps the newest `keep` files of each picture and video."""
+    """Keeps the newest `keep` files of each picture and video; kind: gif or mp4."""
 
-    def __init__(self, logdir: str | os.PathLike, fps: int = 15, keep: int = 5):
-        self._folder = Path(logdir) / 'videos'
+    def __init__(
+        self,
+        logdir: str | os.PathLike,
+        fps: int = 15,
+        keep: int = 5,
+        kind: str = 'gif',
+    ):
+        check_format(kind)
+        self._logdir = Path(logdir)
         self._fps = fps
         self._keep = keep
+        self._kind = kind
 
     def __call__(self, entries: Sequence[Entry]) -> None:
         for step, name, value in entries:
             if isinstance(value, str) or value.ndim not in (3, 4) or not value.size:
                 continue
-            self._folder.mkdir(parents=True, exist_ok=True)
-            stem = re.sub(r'[^A-Za-z0-9_-]+', '_', name)
+            path = video_path(self._logdir, name, step, 'png')
+            path.parent.mkdir(parents=True, exist_ok=True)
             pictures = frames(value)
-            self._write(f'{stem}-{step:012d}.png', strip(pictures))
+            temporary = path.with_name(f'.{path.name}')
+            strip(pictures).save(temporary, format='png')
+            temporary.replace(path)
             if value.ndim == 4:
-                self._write(f'{stem}-{step:012d}.gif', *pictures)
-            self._prune(stem)
+                write_video(path.with_suffix(f'.{self._kind}'), pictures, self._fps)
+            self._prune(path)
 
-    def _write(self, filename: str, first: Image.Image, *rest: Image.Image) -> None:
-        path = self._folder / filename
-        temporary = path.with_name(f'.{path.name}')
-        options = {}
-        if path.suffix == '.gif':
-            milliseconds = round(1000 / self._fps)
-            options = {'append_images': rest, 'duration': milliseconds, 'loop': 0}
-            options['save_all'] = True
-        first.save(temporary, format=path.suffix[1:], **options)
-        temporary.replace(path)
-
-    def _prune(self, stem: str) -> None:
-        for suffix in ('gif', 'png'):
-            pattern = re.compile(rf'{re.escape(stem)}-\d{{12}}\.{suffix}')
+    def _prune(self, newest: Path) -> None:
+        stem = re.escape(newest.stem.rpartition('-')[0])
+        for suffix in SUFFIXES:
+            pattern = re.compile(rf'{stem}-\d{{12}}\.{suffix}')
             files = sorted(
-                p for p in self._folder.iterdir() if pattern.fullmatch(p.name)
+                path for path in newest.parent.iterdir() if pattern.fullmatch(path.name)
             )
             for path in files[: -self._keep]:
                 path.unlink()
 
 
-def frames(video: np.ndarray) -> list[Image.Image]:
-    """Pictures of a video [T, H, W, C] or image [H, W, C], large enough to see.
-
-    uint8, or floats between 0 and 1. Any other number of channels than 1 and 3 is
-    shown as their mean in gray.
-    """
-    if video.ndim == 3:
-        video = video[None]
-    if video.dtype != np.uint8:
-        video = np.round(255 * np.clip(video, 0, 1)).astype(np.uint8)
-    if video.shape[-1] == 3:
-        modes = list(video)
-    elif video.shape[-1] == 1:
-        modes = list(video[..., 0])
-    else:
-        modes = list(video.mean(-1).astype(np.uint8))
-    pictures = [Image.fromarray(frame) for frame in modes]
-    factor = -(-SMALLEST_SIDE // min(video.shape[1:3]))
-    size = (video.shape[2] * factor, video.shape[1] * factor)
-    return [p.resize(size, Image.Resampling.NEAREST) for p in pictures]
-
-
-def strip(pictures: Sequence[Image.Image], count: int = STRIP_FRAMES) -> Image.Image:
-    """Up to `count` of the pictures, evenly spaced, side by side."""
-    chosen = np.linspace(0, len(pictures) - 1, min(count, len(pictures)))
-    chosen_pictures = [pictures[round(index)] for index in chosen]
-    width, height = pictures[0].size
-    total = len(chosen_pictures) * (width + GAP) - GAP
-    canvas = Image.new('RGB', (total, height), 'white')
-    for index, picture in enumerate(chosen_pictures):
-        canvas.paste(picture, (index * (width + GAP), 0))
-    return canvas
+def video_path(logdir: Path, name: str, step: int, suffix: str) -> Path:
+    """Where the picture or video `name` of this step is kept."""
+    stem = re.sub(r'[^A-Za-z0-9_-]+', '_', name)
+    return logdir / 'videos' / f'{stem}-{step:012d}.{suffix}'

@@ -1,9 +1,14 @@
-"""Fixtures of the agent's tests: the golden file, where it is there."""
+"""Fixtures of the agent's tests: the golden file, where it is there; a saved run."""
 
 import pathlib
 
+import agents
 import numpy as np
 import pytest
+
+from dreamerv3 import config as config_lib
+from dreamerv3 import factories
+from embodied.core.checkpoint import Checkpoint
 
 GOLDEN = pathlib.Path(__file__).parents[3] / 'shared' / 'reference' / 'golden.npz'
 
@@ -15,3 +20,17 @@ def golden() -> dict[str, np.ndarray]:
         pytest.skip('needs ../shared/reference/golden.npz, next to the repository')
     with np.load(GOLDEN) as arrays:
         return dict(arrays)
+
+
+@pytest.fixture(scope='session')
+def catch_run(tmp_path_factory) -> pathlib.Path:
+    """The folder of a run of `toy_catch` with an agent that has learned nothing."""
+    logdir = tmp_path_factory.mktemp('catch')
+    flags = ['--task=toy_catch', '--env.toy.size=16', f'--logdir={logdir}']
+    config = agents.make_config(*flags)
+    (logdir / 'config.yaml').write_text(config_lib.dump(config))
+    checkpoint = Checkpoint(logdir / 'ckpt')
+    checkpoint.add('agent', factories.make_agent(config))
+    checkpoint.save(1234)
+    checkpoint.wait()
+    return logdir

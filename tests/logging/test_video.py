@@ -1,14 +1,19 @@
+import subprocess
+
 import elements
+import imageio_ffmpeg
 import numpy as np
 import pytest
 from PIL import Image
 
 from embodied.logging import Logger
-from embodied.logging.video import VideoOutput, frames, strip
+from embodied.logging.pictures import frames, strip
+from embodied.logging.video import VideoOutput
 
 
-def write(folder, step, **metrics):
-    logger = Logger(elements.Counter(step), [VideoOutput(folder, fps=10, keep=2)])
+def write(folder, step, kind='gif', **metrics):
+    output = VideoOutput(folder, fps=10, keep=2, kind=kind)
+    logger = Logger(elements.Counter(step), [output])
     logger.add(metrics, prefix='report')
     logger.close()
 
@@ -30,6 +35,20 @@ def test_video_becomes_a_gif_and_a_strip_with_its_frames(tmp_path):
         assert png.size == (4 * 256 + 3 * 2, 128)
         colors = [png.getpixel((258 * i + 9, 9)) for i in range(4)]
     assert colors == [(0, 0, 0), (40, 40, 40), (80, 80, 80), (120, 120, 120)]
+
+
+def test_video_becomes_an_mp4_of_even_size_with_its_frames(tmp_path):
+    odd = video()[:, :61, :119]
+    write(tmp_path, 7, 'mp4', openloop=odd)
+    stem = tmp_path / 'videos' / 'report_openloop-000000000007'
+    assert stem.with_suffix('.png').exists()
+    width, height = 3 * 119 + 1, 3 * 61 + 1
+    ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), '-i', str(stem.with_suffix('.mp4'))]
+    raw = ['-f', 'rawvideo', '-pix_fmt', 'rgb24', '-']
+    result = subprocess.run([*ffmpeg, *raw], capture_output=True, check=True)
+    assert '10 fps' in result.stderr.decode()
+    shades = np.frombuffer(result.stdout, np.uint8).reshape(-1, height, width, 3)
+    assert shades[:, 30, 30, 0] == pytest.approx([0, 40, 80, 120], abs=3)
 
 
 def test_image_becomes_a_png_only(tmp_path):

@@ -1,0 +1,79 @@
+"""Bundles: a trained agent in a folder that can be given to others.
+
+    OUT/
+      weights.safetensors  parameters by name, without the optimizer's state
+      agent.json           step, and the spaces that the agent was made for
+      config.yaml          its options
+      scores.csv           the training scores, binned over environment steps
+      README.md            the card: task, size, scores, how to load it
+
+Nothing in it runs code when it is loaded.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import elements
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from embodied.core.errors import CheckpointError
+
+from . import config as config_lib
+from .origin import Origin
+
+__all__ = ['WEIGHTS', 'is_bundle', 'read', 'write']
+
+WEIGHTS = r'^(params|slow|ranges)\.'  # what of an agent's state is not the optimizer's
+FORMAT = 1  # raised when code of before could not read what this code writes
+TENSORS = 'weights.safetensors'
+AGENT = 'agent.json'
+CONFIG = 'config.yaml'
+
+# Options that name places on the machine of the run.
+PLACES = {
+    'logdir': '~/logdir/{timestamp}-{task}',
+    'replay.dir': '',
+    'replay.load_from': '',
+    'run.from_checkpoint': '',
+}
+
+
+def is_bundle(path: Path) -> bool:
+    return (path / AGENT).exists()
+
+
+def write(
+    path: Path, origin: Origin, state: Mapping[str, np.ndarray], step: int
+) -> Origin:
+    """Writes weights and agent.json; returns the origin without the run's places."""
+    origin = origin._replace(config=origin.config.update(PLACES))
+    path.mkdir(parents=True, exist_ok=True)
+    tensors = {name: np.ascontiguousarray(value) for name, value in state.items()}
+    safetensors.numpy.save_file(tensors, path / TENSORS)
+    about = {'format': FORMAT, 'step': int(step), **origin.save()}
+    del about['config']
+    (path / CONFIG).write_text(config_lib.dump(origin.config))
+    (path / AGENT).write_text(json.dumps(about, indent=2, allow_nan=False) + '\n')
+    return origin
+
+
+def read(path: Path) -> tuple[Origin, dict[str, np.ndarray], int]:
+    """Origin, weights by name and step of a bundle."""
+    try:
+        about: dict[str, Any] = json.loads((path / AGENT).read_text())
+        if about['format'] != FORMAT:
+            raise CheckpointError(
+                f'The bundle {path} has format {about["format"]}, this version reads '
+                f'format {FORMAT}. Load it with the version that wrote it.'
+            )
+        about['config'] = elements.Config.load(path / CONFIG).flat
+        state = safetensors.numpy.load_file(path / TENSORS)
+        return Origin.load(about), state, about['step']
+    except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
+        raise CheckpointError(
+            f'The bundle {path} cannot be read: {error!r}. Export it again.'
+        ) from error

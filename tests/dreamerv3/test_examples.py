@@ -1,0 +1,43 @@
+"""The examples run as they are."""
+
+import pathlib
+import runpy
+import sys
+
+import pytest
+from PIL import Image
+
+EXAMPLES = pathlib.Path(__file__).parents[2] / 'examples'
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path, capsys):
+    """Runs an example as a program in an empty folder; what it prints."""
+
+    def call(script, *args):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, 'argv', [script, *map(str, args)])
+        runpy.run_path(str(EXAMPLES / script), run_name='__main__')
+        return capsys.readouterr().out
+
+    return call
+
+
+def test_act_plays_an_episode(run, catch_run):
+    assert run('act.py', catch_run).strip() in ('score 1.0', 'score -1.0')
+
+
+def test_imagine_draws_truth_and_model(run, catch_run, tmp_path):
+    assert 'rewards' in run('imagine.py', catch_run)
+    with Image.open(tmp_path / 'imagined.png') as image:
+        # An episode has 8 steps, 3 of them seen; two rows of 16 x 16 pixels.
+        assert image.size == (5 * 16, 2 * 16)
+
+
+def test_evaluate_prints_the_scores(run, catch_run):
+    assert "'episodes': 8, 'mean'" in run('evaluate.py', catch_run)
+
+
+@pytest.mark.parametrize('path', sorted(EXAMPLES.glob('*.py')), ids=lambda x: x.name)
+def test_every_example_says_how_it_is_started(path):
+    assert f'python examples/{path.name}' in path.read_text()
