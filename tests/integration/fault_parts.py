@@ -7,6 +7,7 @@ an audit of what it has acknowledged, and `audit` compares the two with the stor
 import functools
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,10 +21,11 @@ from embodied.replay.inspection import Inspection
 from embodied.run.parallel import combined
 from embodied.streams import Consec, Stateless
 
-BATCH, LENGTH, CONTEXT = 4, 8, 1
+BATCH, LENGTH, CONTEXT = 16, 16, 1
 EPISODE = 30  # steps
-SHAPE = 16, 16, 3  # of images: large enough for batches to pass through shared memory
-AUDIT = 'audit.bin'  # in the logdir
+SHAPE = 18, 18, 3  # of images; a batch is large enough to pass through shared memory
+AUDIT = 'audit/rows.bin'  # in the logdir
+POINT = 'point'  # file that tells that a paused agent is where it should be
 ROW = np.dtype([('stream', 'i8'), ('serial', 'i8'), ('number', 'i8')])
 COUNT_BITS = 32  # of a transition's number; the others name the environment object
 ARGS = {
@@ -41,7 +43,7 @@ ARGS = {
     'eval_eps': 1,
     'steps': 1e9,
     'duration': 0.0,
-    'train_ratio': 4.0,
+    'train_ratio': 64.0,
     'batch_size': BATCH,
     'batch_length': LENGTH,
     'report_length': LENGTH,
@@ -61,6 +63,8 @@ ARGS = {
     'debug': False,
     'grace': 30.0,
     'max_restarts': 20,
+    'pause': '',  # where the agent waits, see PausedAgent
+    'pause_seconds': 0.0,
 }
 
 
@@ -143,13 +147,55 @@ class Agent:
         self.updates = data['updates']
 
 
+class PausedAgent(Agent):
+    """Says that it has come to some point, and goes on after `seconds`.
+
+    make: in its constructor; compile: in its first update; save: while its second
+    save, the first with updates in it, is written.
+    """
+
+    def __init__(self, logdir, point, seconds):
+        self._logdir, self._point, self._seconds = logdir, point, seconds
+        self._saves = 0
+        super().__init__()
+        self._pause('make')
+
+    def train(self, carry, batch):
+        self._pause('compile')
+        return super().train(carry, batch)
+
+    def save(self):
+        self._saves += 1
+        data = super().save()
+        if self._saves == 2 and self._point == 'save':
+            data['slow'] = Slow(self._pause)
+        return data
+
+    def _pause(self, point):
+        if point == self._point:
+            self._point = ''
+            (Path(self._logdir) / POINT).touch()
+            threading.Event().wait(self._seconds)
+
+
+class Slow:
+    """Takes its time to be pickled."""
+
+    def __init__(self, pause):
+        self.pause = pause
+
+    def __reduce__(self):
+        self.pause('save')
+        return (str, ())
+
+
 class AuditedReplay(Replay):
     """Writes down every row before anybody is told that it was stored."""
 
     def __init__(self, logdir, **options):
         super().__init__(**options)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        self._audit = os.open(Path(logdir) / AUDIT, flags, 0o644)
+        self._audit = os.open(audit_path(logdir), flags, 0o644)
 
     def add_batch(self, steps, workers, serials=None):
         super().add_batch(steps, workers, serials)
@@ -188,6 +234,12 @@ def make_logger(logdir):
     return Logger(elements.Counter(), [JsonlOutput(logdir)])
 
 
+def audit_path(logdir):
+    path = Path(logdir) / AUDIT
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
 class Audit(NamedTuple):
     """What the store holds against what was acknowledged."""
 
@@ -201,7 +253,7 @@ class Audit(NamedTuple):
 
 def audit(logdir):
     """Reads the store back, row by row; the run may still be going on."""
-    told = np.unique(np.fromfile(Path(logdir) / AUDIT, ROW))
+    told = np.unique(np.fromfile(audit_path(logdir), ROW))
     content = Inspection(Path(logdir) / 'replay')
     parts, holes, streams = [], 0, 0
     for stream, positions in content.streams():
@@ -224,15 +276,16 @@ def audit(logdir):
 def run(logdir, **changes):
     """Starts the run, or goes on with it, until it ends."""
     bind = functools.partial
+    args = elements.Config({**ARGS, 'logdir': str(logdir), **changes})
     combined(
-        Agent,
+        bind(PausedAgent, logdir, args.pause, args.pause_seconds),
         bind(make_replay, logdir),
         make_eval_replay,
         Env,
         Env,
         make_stream,
         bind(make_logger, logdir),
-        elements.Config({**ARGS, 'logdir': str(logdir), **changes}),
+        args,
     )
 
 

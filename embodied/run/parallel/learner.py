@@ -17,7 +17,7 @@ from .peers import Peers
 from .saves import Saves, open_checkpoint
 from .session import DURATION, FAILURE, STEPS, Session
 from .settings import ParallelSettings
-from .vitals import vitals
+from .vitals import COMPILING, SAVING, vitals
 
 __all__ = ['Learner', 'parallel_learner']
 
@@ -70,6 +70,7 @@ class Learner:
         self._earlier = 0.0  # seconds of sessions before this one
         self._begin = time.monotonic()
         self.finished = False  # in a session before this one
+        self._compiled: set[str] = set()  # programs that were called
         self.checkpoint = open_checkpoint(settings, 'agent')
         self.checkpoint.add('learner', self)
         self.checkpoint.add('agent', agent, frozen=True)
@@ -131,9 +132,11 @@ class Learner:
         return self._earlier + time.monotonic() - self._begin
 
     def train_on(self, batch: Any) -> None:
-        self.carry, outs, metrics = self.agent.train(self.carry, batch)
+        with vitals().busy(self._compiling('train')):
+            self.carry, outs, metrics = self.agent.train(self.carry, batch)
         self.updates += 1
         vitals().advance()
+        vitals().has_saved(everything=False)
         self.trained += self.settings.batch_size
         self.train_metrics.add(metrics)
         if outs.get('replay'):
@@ -177,10 +180,12 @@ class Learner:
         }
 
     def report(self) -> None:
-        self.send(self.reporter.report(), 'report')
+        with vitals().busy(self._compiling('report')):
+            self.send(self.reporter.report(), 'report')
 
     def report_eval(self) -> None:
-        self.send(self.eval_reporter.report(), 'eval')
+        with vitals().busy(self._compiling('report')):
+            self.send(self.eval_reporter.report(), 'eval')
 
     def send(self, metrics: base.Metrics, prefix: str) -> None:
         self.peers.log.put(metrics, prefix, self.session.steps)
@@ -197,11 +202,12 @@ class Learner:
                 self.report()
             if self.peers.evaluation.ready:
                 self.report_eval()
-        # The last steps may have reached replay after the actor heard from it.
-        self.session.steps = max(self.session.steps, self.saves.await_peers())
-        self.log()
-        self.saves.save_agent(self.session.steps, ended=True)
-        self.checkpoint.wait()
+        with vitals().busy(SAVING):
+            # The last steps may have reached replay after the actor heard from it.
+            self.session.steps = max(self.session.steps, self.saves.await_peers())
+            self.log()
+            self.saves.save_agent(self.session.steps, ended=True)
+            self.checkpoint.wait()
         self.note('ended', reason=self.session.reason, updates=self.updates)
         self.dismiss(self.session.reason)
 
@@ -228,6 +234,12 @@ class Learner:
     def note(self, event: str, **details: Any) -> None:
         with contextlib.closing(EventFile(self.settings.logdir)) as events:
             events.add(event, step=self.session.steps, **details)
+
+    def _compiling(self, program: str) -> str:
+        """What the supervisor is told: the first call of a program compiles it."""
+        first = program not in self._compiled
+        self._compiled.add(program)
+        return COMPILING if first else ''
 
     def _next(self, stream: Iterator[Any]) -> Any:
         try:

@@ -10,6 +10,7 @@ from ...core.checkpoint import Checkpoint
 from ...transport import Future, Timeout
 from .manifest import Manifest
 from .settings import ParallelSettings
+from .vitals import SAVING, vitals
 
 __all__ = ['RoleSaves', 'Saves', 'open_checkpoint']
 
@@ -64,7 +65,7 @@ class RoleSaves:
 
     def save(self) -> dict[str, Any]:
         """Returns when it is on the disk: the version, and the counters in it."""
-        with self._lock:
+        with self._lock, vitals().busy(SAVING):
             counters = self._role.counters
             try:
                 self._checkpoint.save(self._role.steps)
@@ -146,3 +147,4 @@ class Saves:
     def _note(self, manifest: Manifest) -> None:
         manifest.write(self._folder)
         self._manifest = manifest
+        vitals().has_saved()

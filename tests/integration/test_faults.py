@@ -1,0 +1,102 @@
+"""Runs that are killed, stopped and interrupted at any moment, with real processes."""
+
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from faults import FaultyRun, check_folder, check_ratio
+
+ROLES = ('env0', 'logger', 'replay', 'agent')
+RATIO = 64.0
+SHARED_MEMORY = '/dev/shm/'
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    yield
+    assert psutil.Process().children(recursive=True) == []
+
+
+def finish(run):
+    """Ctrl-C, a clean end, and nobody left."""
+    processes = run.processes()
+    for process in processes:
+        # Without names in it, nothing in shared memory can outlive its users.
+        maps = Path(f'/proc/{process.pid}/maps').read_text()
+        assert SHARED_MEMORY not in maps
+    run.interrupt()
+    assert run.wait() == 0, run.log
+    _, alive = psutil.wait_procs(processes, timeout=10)
+    assert alive == []
+
+
+def test_each_role_comes_back_when_it_is_killed(tmp_path):
+    with FaultyRun(tmp_path) as run:
+        for role in ROLES:
+            run.await_running(role)
+        run.await_steps()
+        for role in ROLES:
+            pid, _ = run.kill(role)
+            run.await_running(role, after=pid)
+            run.await_steps()
+        finish(run)
+        restarted = {x['role'] for x in run.events() if x.get('state') == 'restarting'}
+        assert restarted == set(ROLES)
+    check_folder(tmp_path)
+    check_ratio(tmp_path, RATIO)
+
+
+def test_everything_is_killed_at_any_moment_and_the_same_command_goes_on(tmp_path):
+    rng = np.random.default_rng(int(os.environ.get('FAULT_SEED', '0')))
+    flags = ('--steps', '3000', '--save_every', '0.3')
+    stored = []
+    for _ in range(5):
+        with FaultyRun(tmp_path, *flags) as run:
+            # Anything from the start of the processes to saves in full training.
+            if rng.uniform() < 0.7:
+                run.await_steps(int(rng.integers(1, 300)))
+            threading.Event().wait(rng.uniform(0.0, 1.0))
+        stored.append(run.stored)
+    with FaultyRun(tmp_path, *flags) as run:
+        assert run.wait() == 0, run.log
+    found = check_folder(tmp_path)
+    assert stored == sorted(stored) and found.acknowledged >= stored[-1]
+    assert 3000 <= found.stored < 3000 + 4
+    check_ratio(tmp_path, RATIO)
+
+
+ENDLESS = '1e6'  # seconds
+
+
+@pytest.mark.parametrize(
+    ('phase', 'pause'),
+    [
+        ('start', ()),
+        ('make', ('--pause', 'make', '--pause_seconds', ENDLESS)),
+        ('compile', ('--pause', 'compile', '--pause_seconds', ENDLESS)),
+        ('train', ()),
+        ('save', ('--pause', 'save', '--pause_seconds', '2')),
+    ],
+)
+def test_an_interruption_ends_the_run_in_time_at_any_phase(tmp_path, phase, pause):
+    flags = ('--steps', '1200', '--save_every', '0.3')
+    with FaultyRun(tmp_path, *flags, *pause, '--steps', '1e9', '--grace', '8') as run:
+        if phase == 'start':
+            run.await_event(lambda x: x.get('state') == 'starting')
+        elif phase == 'train':
+            run.await_steps(800)
+        else:
+            run.await_point()
+        run.interrupt()
+        # The timeout is for a busy machine; the launcher itself fails after the grace.
+        assert run.wait() == 0, run.log
+    saved = (tmp_path / 'ckpt' / 'manifest.json').exists()
+    assert saved or phase in ('start', 'make')
+    flags = ('--steps', str(max(1200, run.stored + 400)))
+    with FaultyRun(tmp_path, *flags) as run:
+        assert run.wait() == 0, run.log
+    check_folder(tmp_path)
+    check_ratio(tmp_path, RATIO)
