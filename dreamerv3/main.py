@@ -29,6 +29,8 @@ usage: dreamer COMMAND [--configs PRESET ...] [--OPTION VALUE ...]
   tasks        list the tasks and what they need
   config       print the options that a command line stands for
   replay       look at the stored experience of a run
+  watch        look at runs in a browser, live
+  plot         draw curves of runs into a file, with a table
   demo         watch an agent learn a small game on this machine, in minutes
 
   parallel_agent, parallel_replay, parallel_logger, parallel_envs, parallel_env
@@ -65,7 +67,9 @@ ROLES = ('parallel_replay', 'parallel_logger', 'parallel_envs', 'parallel_env')
 TOOLS = {
     'eval': 'dreamerv3.evaluation',
     'keys': 'embodied.transport.keys',
+    'plot': 'dashboard.plot',
     'replay': 'embodied.replay.tools',
+    'watch': 'dashboard.watch',
 }
 
 USER_ERROR = 2  # exit code

@@ -1,0 +1,113 @@
+// The page: tabs, theme, the link to the server, and which view is shown.
+
+import { changes } from './api.js';
+import { CurvesView } from './curves.js';
+import { el, setText } from './dom.js';
+import { EventsView } from './events.js';
+import { OptionsView } from './options.js';
+import { onSystemTheme } from './palette.js';
+import { ProcessesView } from './processes.js';
+import { RunList } from './runs.js';
+import { emit, on, readAddress, setting, store, takeRuns } from './store.js';
+import { VideosView } from './videos.js';
+
+const VIEWS = {
+  curves: ['Curves', CurvesView],
+  processes: ['Processes', ProcessesView],
+  videos: ['Videos', VideosView],
+  options: ['Options', OptionsView],
+  events: ['Events', EventsView],
+};
+const THEMES = ['auto', 'light', 'dark'];
+const byId = (id) => document.getElementById(id);
+
+let view = null; // the one that is shown
+
+function showView() {
+  const name = store.settings.tab in VIEWS ? store.settings.tab : 'curves';
+  for (const tab of document.querySelectorAll('[role=tab]')) {
+    const chosen = tab.dataset.view === name;
+    tab.setAttribute('aria-selected', chosen);
+    tab.tabIndex = chosen ? 0 : -1;
+  }
+  if (view?.name === name) return;
+  view?.close?.();
+  const panel = el('section', {
+    id: 'panel', class: `panel ${name}`, role: 'tabpanel',
+    'aria-labelledby': `tab-${name}`,
+  });
+  byId('main').replaceChildren(panel);
+  view = new VIEWS[name][1](panel);
+  view.name = name;
+}
+
+function makeTabs() {
+  const bar = document.querySelector('.tabs');
+  for (const [name, [label]] of Object.entries(VIEWS)) {
+    bar.append(el('button', {
+      role: 'tab', id: `tab-${name}`, 'data-view': name, 'aria-controls': 'panel',
+      onclick: () => setting('tab', name),
+    }, label));
+  }
+  bar.addEventListener('keydown', (event) => {
+    const names = Object.keys(VIEWS);
+    const steps = { ArrowRight: 1, ArrowLeft: -1 };
+    if (!(event.key in steps)) return;
+    const next = names.indexOf(store.settings.tab) + steps[event.key] + names.length;
+    setting('tab', names[next % names.length]);
+    byId(`tab-${store.settings.tab}`).focus();
+  });
+}
+
+function makeTheme() {
+  const button = byId('theme');
+  const apply = (theme) => {
+    if (theme === 'auto') delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = theme;
+    setText(button, { auto: 'Auto', light: 'Light', dark: 'Dark' }[theme]);
+    button.setAttribute('aria-label', `Theme: ${theme}`);
+    emit('theme');
+  };
+  let theme = localStorage.getItem('theme') ?? 'auto';
+  apply(THEMES.includes(theme) ? theme : 'auto');
+  button.addEventListener('click', () => {
+    theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+    localStorage.setItem('theme', theme);
+    apply(theme);
+  });
+  onSystemTheme(() => emit('theme'));
+}
+
+function makeDrawer() {
+  const button = byId('runs-button');
+  const toggle = (open) => {
+    document.body.classList.toggle('drawer-open', open);
+    button.setAttribute('aria-expanded', open);
+  };
+  button.addEventListener('click', () =>
+    toggle(!document.body.classList.contains('drawer-open')));
+  document.addEventListener('keydown', (event) => {
+    if (event.key === 'Escape') toggle(false);
+    const typing = event.target.closest('input, select, textarea');
+    if (event.key === '/' && !typing && !event.ctrlKey && !event.metaKey) {
+      event.preventDefault();
+      (document.querySelector('#panel input[type=search]') ?? byId('run-filter')).focus();
+    }
+  });
+}
+
+function showLink(open) {
+  const link = byId('link');
+  setText(link, open ? 'live' : 'server not reached, trying again');
+  link.classList.toggle('lost', !open);
+}
+
+readAddress();
+makeTabs();
+makeTheme();
+makeDrawer();
+new RunList();
+showView();
+on('settings', (name) => name === 'tab' && showView());
+window.addEventListener('hashchange', () => location.reload());
+changes((news) => takeRuns(news.runs, news.ids), showLink);

@@ -1,0 +1,254 @@
+// One chart: curves of a metric with bands, read by mouse, touch and keyboard.
+
+import { el, setText, setVars } from './dom.js';
+import { axisTime, short, splitName, whole } from './format.js';
+import { color, css, faint } from './palette.js';
+import { smooth } from './smooth.js';
+import { store, zoom } from './store.js';
+import uPlot from './vendor/uPlot.esm.js';
+
+const HEIGHT = 190; // pixels
+const MOST_LABELS = 6; // curves that are named below a chart
+const BAND = 0.14; // opacity
+
+export class Chart {
+  constructor(name) {
+    this.name = name;
+    this.data = null;
+    this.plot = null;
+    const [prefix, last] = splitName(name);
+    this.legend = el('ul', { class: 'legend' });
+    this.place = el('span', { class: 'place dim' });
+    this.canvas = el('div', {
+      class: 'plot', tabindex: 0, role: 'group', 'aria-roledescription': 'chart',
+      onkeydown: (event) => this.key(event),
+    });
+    this.wide = el('button', {
+      class: 'quiet small', 'aria-pressed': 'false',
+      'aria-label': `Enlarge ${name}`, onclick: () => this.enlarge(),
+    }, 'Enlarge');
+    this.node = el('figure', { class: 'card', 'data-metric': name },
+      el('figcaption', {},
+        el('span', { class: 'metric', title: name },
+          el('span', { class: 'dim' }, prefix), last),
+        this.place, this.wide),
+      this.canvas, this.legend);
+    this.size = new ResizeObserver(() => this.fit());
+    this.size.observe(this.canvas);
+  }
+
+  close() {
+    this.size.disconnect();
+    this.plot?.destroy();
+    this.plot = null;
+  }
+
+  show(data, reference) {
+    this.data = data;
+    this.reference = reference;
+    this.redraw();
+  }
+
+  restyle() {
+    this.plot?.destroy();
+    this.plot = null;
+    this.redraw();
+  }
+
+  enlarge() {
+    const wide = this.node.classList.toggle('wide');
+    this.wide.setAttribute('aria-pressed', wide);
+    setText(this.wide, wide ? 'Shrink' : 'Enlarge');
+  }
+
+  fit() {
+    const width = this.canvas.clientWidth;
+    if (this.plot && width) this.plot.setSize({ width, height: this.height() });
+  }
+
+  height() {
+    return this.node.classList.contains('wide') ? 2 * HEIGHT : HEIGHT;
+  }
+
+  redraw() {
+    if (!this.data) return;
+    const { x, curves } = this.data;
+    this.node.classList.toggle('no-data', !curves.length);
+    const columns = [x];
+    const layout = [];
+    for (const band of this.bands()) {
+      columns.push(...['low', 'high', 'mean'].map((key) => onto(x, band.x, band[key])));
+      layout.push({ color: css('reference'), band: true, dash: true, group: true });
+    }
+    for (const curve of curves) {
+      const merged = curve.runs.length > 1;
+      const hue = color(store.colors.get(curve.runs[0]));
+      const soft = (values) => smooth(values, store.settings.smooth);
+      if (curve.low) {
+        const edges = [curve.low, curve.high];
+        columns.push(...(merged ? edges.map(soft) : edges));
+      }
+      columns.push(soft(curve.mean));
+      layout.push({ color: hue, band: Boolean(curve.low), group: merged });
+    }
+    this.draw(columns, layout);
+    this.describe(null);
+  }
+
+  bands() {
+    return this.data.x.length ? this.reference ?? [] : [];
+  }
+
+  draw(columns, layout) {
+    const shape = JSON.stringify(layout) + store.settings.x;
+    if (this.plot && this.shape === shape) {
+      this.plot.setData(columns);
+      return;
+    }
+    this.plot?.destroy();
+    this.shape = shape;
+    this.plot = new uPlot(this.options(layout), columns, this.canvas);
+  }
+
+  options(layout) {
+    const grid = { stroke: css('grid'), width: 1 };
+    const axis = { stroke: css('dim'), grid, ticks: { show: false }, font: AXIS_FONT };
+    const byTime = store.settings.x === 'time';
+    return {
+      width: this.canvas.clientWidth || 300,
+      height: this.height(),
+      padding: [8, 12, 0, 0],
+      legend: { show: false },
+      scales: { x: { time: false } },
+      cursor: {
+        sync: { key: 'curves', setSeries: false },
+        points: { size: 6 },
+        drag: { x: true, y: false, setScale: false },
+      },
+      axes: [
+        { ...axis, values: (_, ticks) => ticks.map(byTime ? axisTime : short),
+          space: 60, size: 26 },
+        { ...axis, values: (_, ticks) => ticks.map(short), size: 48 },
+      ],
+      ...lines(layout),
+      hooks: {
+        setCursor: [(plot) => this.describe(plot.cursor.idx)],
+        setSelect: [(plot) => this.select(plot)],
+        ready: [(plot) => plot.over.addEventListener('dblclick', () => zoom(null))],
+      },
+    };
+  }
+
+  select(plot) {
+    const { left, width } = plot.select;
+    if (width < 4) return;
+    const range = [left, left + width].map((place) => plot.posToVal(place, 'x'));
+    plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+    zoom(range);
+  }
+
+  // Values below the chart: at the cursor, or the last ones.
+  describe(index) {
+    const { x, curves } = this.data;
+    const at = index ?? x.length - 1;
+    const place = x[at];
+    const text = store.settings.x === 'time' ? axisTime(place ?? 0) : whole(place);
+    setText(this.place, x.length && index !== null ? `at ${text}` : '');
+    const rows = curves.map((curve) => ({
+      label: labelOf(curve),
+      hue: color(store.colors.get(curve.runs[0])),
+      value: index === null ? lastOf(curve.mean) : curve.mean[index],
+    }));
+    const more = rows.length - MOST_LABELS;
+    const items = rows.slice(0, more > 1 ? MOST_LABELS - 1 : MOST_LABELS).map(legendItem);
+    if (more > 1) {
+      items.push(el('li', { class: 'dim' }, `and ${rows.length - MOST_LABELS + 1} more`));
+    }
+    for (const band of this.bands()) {
+      const hue = css('reference');
+      items.push(legendItem({ label: `Reference: ${band.label}`, hue }));
+    }
+    this.legend.replaceChildren(...items);
+    const summary = rows.slice(0, MOST_LABELS)
+      .map(({ label, value }) => `${label}: ${short(value)}`).join(', ');
+    this.canvas.setAttribute('aria-label',
+      `${this.name}, ${curves.length} curves. ${summary || 'No data'}. ` +
+      'Arrow keys read values, plus and minus zoom.');
+    return `${store.settings.x} ${text}: ${summary}`;
+  }
+
+  key(event) {
+    if (!this.plot || !this.data.x.length) return;
+    const last = this.data.x.length - 1;
+    const at = this.plot.cursor.idx ?? last;
+    const step = Math.max(1, Math.round(last / 40));
+    const moves = {
+      ArrowLeft: at - step, ArrowRight: at + step, Home: 0, End: last,
+    };
+    if (event.key in moves) {
+      const index = Math.min(last, Math.max(0, moves[event.key]));
+      const left = this.plot.valToPos(this.data.x[index], 'x');
+      this.plot.setCursor({ left, top: this.plot.over.clientHeight / 2 });
+      setText(document.getElementById('readout'), this.describe(index));
+    } else if (event.key === '+' || event.key === '-') {
+      zoom(around(this.plot.scales.x, this.data.x[at], event.key === '+' ? 0.5 : 2));
+    } else if (event.key === '0' || event.key === 'Escape') zoom(null);
+    else return;
+    event.preventDefault();
+  }
+}
+
+const AXIS_FONT = '11px system-ui, sans-serif';
+
+const lastOf = (values) => values.findLast((value) => value !== null);
+
+function around({ min, max }, place, factor) {
+  const width = (max - min) * factor;
+  const share = (place - min) / (max - min || 1);
+  return [place - share * width, place + (1 - share) * width];
+}
+
+function labelOf(curve) {
+  const names = curve.runs.map((id) => store.runs.get(id)?.name ?? '');
+  if (names.length === 1) return names[0];
+  const task = store.runs.get(curve.runs[0])?.task;
+  return `${task || names[0]}, ${names.length} seeds`;
+}
+
+function legendItem({ label, hue, value }) {
+  const item = el('li', {}, el('i', {}), el('span', { class: 'label' }, label),
+    value === undefined ? null : el('b', {}, short(value)));
+  setVars(item, { color: hue });
+  return item;
+}
+
+// Series and bands of uPlot; the lines come after their bands.
+function lines(layout) {
+  const series = [{}];
+  const bands = [];
+  for (const { color: stroke, band, dash, group } of layout) {
+    if (band) {
+      const edge = { stroke: 'transparent', width: 0, points: { show: false } };
+      series.push(edge, { ...edge });
+      const fill = faint(stroke, dash ? 0.22 : group ? 0.2 : BAND);
+      bands.push({ series: [series.length - 1, series.length - 2], fill });
+    }
+    series.push({
+      stroke, width: layout.length > 12 ? 1 : 1.75, spanGaps: true,
+      dash: dash ? [5, 4] : undefined,
+    });
+  }
+  return { series, bands };
+}
+
+// Values of another x on this one, null outside of it.
+function onto(x, otherX, values) {
+  let next = 1;
+  return x.map((place) => {
+    if (!otherX.length || place < otherX[0] || place > otherX.at(-1)) return null;
+    while (next < otherX.length - 1 && otherX[next] < place) next += 1;
+    const width = otherX[next] - otherX[next - 1] || 1;
+    const share = (place - otherX[next - 1]) / width;
+    return values[next - 1] + share * (values[next] - values[next - 1]);
+  });
+}

@@ -1,0 +1,230 @@
+// The curves: charts in sections by name, loaded when they come into sight.
+
+import * as api from './api.js';
+import { Chart } from './chart.js';
+import { el, setText } from './dom.js';
+import { on, pickedRuns, setting, store, zoom } from './store.js';
+
+const OVERVIEW = [
+  'scores/score', 'scores/eval_score', 'train/loss/total', 'fps/env', 'fps/train',
+  'replay/train_ratio', 'train/imag/return', 'train/dyn/prior_entropy',
+];
+const BATCH = 12; // metrics per request
+const PAUSE_MS = 1000; // between two refreshes of a growing run
+
+export class CurvesView {
+  constructor(panel) {
+    const life = new AbortController();
+    const { signal } = life;
+    this.life = life;
+    this.charts = new Map(); // key of section and metric -> Chart
+    this.visible = new Set();
+    this.names = [];
+    this.timer = null;
+    this.ask = 0; // number of the newest question: older answers are dropped
+    this.sight = new IntersectionObserver((entries) => this.seen(entries), {
+      rootMargin: '200px',
+    });
+    this.sections = el('div', { class: 'sections' });
+    this.note = el('p', { class: 'note', role: 'status' });
+    panel.append(this.toolbar(), this.note, this.sections);
+    on('picked', () => this.reload(), signal);
+    on('points', () => this.later(), signal);
+    on('settings', (name) => this.changed(name), signal);
+    on('zoom', () => this.refresh(), signal);
+    on('theme', () => this.each((chart) => chart.restyle()), signal);
+    document.addEventListener('visibilitychange', () => this.later(), { signal });
+    this.reload();
+  }
+
+  close() {
+    this.life.abort();
+    clearTimeout(this.timer);
+    this.sight.disconnect();
+    this.each((chart) => chart.close());
+  }
+
+  get closed() {
+    return this.life.signal.aborted;
+  }
+
+  each(action) {
+    for (const chart of this.charts.values()) action(chart);
+  }
+
+  toolbar() {
+    const { settings } = store;
+    this.filter = el('input', {
+      type: 'search', placeholder: 'Filter metrics', 'aria-label': 'Filter metrics',
+      autocomplete: 'off', spellcheck: 'false', oninput: () => this.layout(),
+    });
+    const axis = (value, label) => el('label', { class: 'choice' },
+      el('input', {
+        type: 'radio', name: 'axis', value, checked: settings.x === value,
+        onchange: () => setting('x', value),
+      }), el('span', {}, label));
+    const smoothed = el('output', {}, String(settings.smooth));
+    const smooth = el('input', {
+      type: 'range', min: 0, max: 0.99, step: 0.01, value: settings.smooth,
+      oninput: (event) => {
+        setText(smoothed, event.target.value);
+        setting('smooth', Number(event.target.value));
+      },
+    });
+    const flag = (name, label) => el('label', { class: 'flag' },
+      el('input', {
+        type: 'checkbox', checked: settings[name],
+        onchange: (event) => setting(name, event.target.checked),
+      }), label);
+    this.unzoom = el('button', {
+      class: 'small', hidden: true, onclick: () => zoom(null),
+    }, 'Reset zoom');
+    return el('div', { class: 'toolbar', role: 'toolbar', 'aria-label': 'Curves' },
+      this.filter,
+      el('fieldset', { class: 'choices' },
+        el('legend', { class: 'hidden' }, 'Axis'),
+        axis('step', 'Steps'), axis('time', 'Time')),
+      el('label', { class: 'slider' }, 'Smoothing', smooth, smoothed),
+      flag('merge', 'Merge seeds'),
+      flag('reference', 'Reference'),
+      this.unzoom);
+  }
+
+  changed(name) {
+    if (name === 'smooth') this.each((chart) => chart.redraw());
+    else if (name !== 'tab') this.refresh();
+  }
+
+  async reload() {
+    const ask = ++this.ask;
+    if (!store.picked.length) {
+      this.names = [];
+      this.layout();
+      return;
+    }
+    const names = await this.answer(api.names(store.picked));
+    if (ask !== this.ask || !names || this.closed) return;
+    this.names = names;
+    this.layout();
+    this.refresh();
+  }
+
+  // The charts that there should be, keeping those that are there.
+  layout() {
+    const words = this.filter.value.toLowerCase().split(/\s+/).filter((word) => word);
+    const names = this.names.filter((name) =>
+      words.every((word) => name.toLowerCase().includes(word)));
+    const groups = new Map();
+    if (words.length) groups.set('Matches', names);
+    else {
+      const known = OVERVIEW.filter((name) => names.includes(name));
+      groups.set('Overview', known.length ? known : names.slice(0, 6));
+      for (const name of names) {
+        const group = name.includes('/') ? name.split('/')[0] : 'other';
+        if (!groups.has(group)) groups.set(group, []);
+        groups.get(group).push(name);
+      }
+    }
+    const wanted = new Set();
+    const sections = [...groups].map(([group, members]) => {
+      const cards = members.map((name) => {
+        wanted.add(`${group} ${name}`);
+        return this.chart(`${group} ${name}`, name).node;
+      });
+      return this.section(group, cards);
+    });
+    for (const [key, chart] of this.charts) {
+      if (wanted.has(key)) continue;
+      this.sight.unobserve(chart.node);
+      this.visible.delete(chart);
+      chart.close();
+      this.charts.delete(key);
+    }
+    this.sections.replaceChildren(...sections);
+    this.describe(words.length);
+  }
+
+  section(group, cards) {
+    const known = [...this.sections.children]
+      .find((section) => section.dataset.group === group);
+    const open = known ? known.open : group === 'Overview' || group === 'Matches';
+    return el('details', { open, 'data-group': group },
+      el('summary', {},
+        el('h2', {}, group), el('span', { class: 'dim' }, String(cards.length))),
+      el('div', { class: 'grid' }, ...cards));
+  }
+
+  chart(key, name) {
+    if (!this.charts.has(key)) {
+      const chart = new Chart(name);
+      this.charts.set(key, chart);
+      this.sight.observe(chart.node);
+    }
+    return this.charts.get(key);
+  }
+
+  describe(filtered) {
+    let text = '';
+    if (!store.picked.length) text = 'Choose runs on the left to see their curves.';
+    else if (!this.names.length) text = 'No metrics have been written yet.';
+    else if (filtered && !this.charts.size) text = 'No metric matches.';
+    setText(this.note, text);
+    this.note.hidden = !text;
+  }
+
+  seen(entries) {
+    const fresh = [];
+    for (const { target, isIntersecting } of entries) {
+      const chart = [...this.charts.values()].find((one) => one.node === target);
+      if (!chart) continue;
+      if (!isIntersecting) this.visible.delete(chart);
+      else if (!this.visible.has(chart)) {
+        this.visible.add(chart);
+        fresh.push(chart);
+      }
+    }
+    if (fresh.length) this.load(fresh);
+  }
+
+  // Soon, but not more often than the pause allows, however fast the run writes.
+  later() {
+    if (this.closed || this.timer || document.hidden) return;
+    this.timer = setTimeout(() => {
+      this.timer = null;
+      const known = this.names.length;
+      if (known && this.charts.size) this.refresh();
+      if (!known || pickedRuns().some((run) => run.indexing)) this.reload();
+    }, PAUSE_MS);
+  }
+
+  refresh() {
+    this.unzoom.hidden = !store.range;
+    this.load([...this.visible]);
+  }
+
+  async load(charts) {
+    for (let start = 0; start < charts.length; start += BATCH) {
+      const part = charts.slice(start, start + BATCH);
+      const metrics = [...new Set(part.map((chart) => chart.name))];
+      const picked = store.picked.join();
+      const answer = await this.answer(
+        api.series(store.picked, metrics, store.settings, store.range));
+      if (this.closed || !answer || picked !== store.picked.join()) return;
+      for (const chart of part) {
+        const band = chart.name.endsWith('score') ? answer.reference : [];
+        chart.show(answer.charts[chart.name], band);
+      }
+    }
+  }
+
+  async answer(question) {
+    try {
+      return await question;
+    } catch (error) {
+      // The link in the header says that the server is away; it is asked again then.
+      if (!(error instanceof TypeError)) throw error;
+      this.later();
+      return null;
+    }
+  }
+}

@@ -1,0 +1,40 @@
+// Details of the chosen runs, fetched when their files have changed.
+
+import * as api from './api.js';
+import { on, pickedRuns, store } from './store.js';
+
+// Calls `draw` with [[summary, details], ...] now and whenever one of them changes.
+// `files` are those of a run's files that matter.
+export function followDetails(files, draw, signal) {
+  const known = new Map(); // id -> {stamp, details}
+  let ask = 0;
+
+  async function update() {
+    const mine = ++ask;
+    const runs = pickedRuns();
+    for (const run of runs) {
+      const stamp = JSON.stringify(files.map((name) => run.files[name]));
+      if (known.get(run.id)?.stamp === stamp) continue;
+      const details = await answer(api.details(run.id));
+      if (signal.aborted) return;
+      if (details) known.set(run.id, { stamp, details });
+    }
+    if (mine !== ask) return;
+    draw(runs.filter((run) => known.has(run.id))
+      .map((run) => [run, known.get(run.id).details]));
+  }
+
+  on('picked', update, signal);
+  on('runs', (ids) => ids.some((id) => store.picked.includes(id)) && update(), signal);
+  update();
+}
+
+// A run may vanish and the server may be away: then there is nothing to show now.
+async function answer(question) {
+  try {
+    return await question;
+  } catch (error) {
+    console.info('not answered:', error.message);
+    return null;
+  }
+}

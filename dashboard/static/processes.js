@@ -1,0 +1,201 @@
+// The picture of the processes: who does what, how fast, and who waits for whom.
+
+import { badge, el, setVars } from './dom.js';
+import { duration, percent, short } from './format.js';
+import { color } from './palette.js';
+import { LIVE, on, pickedRuns, store } from './store.js';
+
+const MOST_PICTURES = 8;
+const SLOW_LINES = 3; // metrics later than so many intervals are a stall
+const SHORTEST_STALL = 15; // seconds
+const BOUND = 0.3; // share of time that somebody waits, to be called a bottleneck
+
+export class ProcessesView {
+  constructor(panel) {
+    this.life = new AbortController();
+    this.panel = panel;
+    on('runs picked theme', () => this.draw(), this.life.signal);
+    // Ages grow without news; this is what shows that news are missing.
+    this.timer = setInterval(() => this.draw(), 1000);
+    this.draw();
+  }
+
+  close() {
+    this.life.abort();
+    clearInterval(this.timer);
+  }
+
+  draw() {
+    const runs = pickedRuns().slice(0, MOST_PICTURES);
+    const pictures = runs.map(picture);
+    if (!runs.length) {
+      pictures.push(el('p', { class: 'note' }, 'Choose runs to see their processes.'));
+    } else if (store.picked.length > MOST_PICTURES) {
+      pictures.push(el('p', { class: 'note' }, `The first ${MOST_PICTURES} are shown.`));
+    }
+    const text = pictures.map((node) => node.outerHTML).join('');
+    if (text === this.text) return; // keeps a selection of text
+    this.text = text;
+    this.panel.replaceChildren(...pictures);
+  }
+}
+
+function picture(run) {
+  const { latest } = run;
+  const age = typeof run.updated === 'number' ? Date.now() / 1000 - run.updated : null;
+  const live = LIVE.has(run.state);
+  const limit = Math.max(SHORTEST_STALL, SLOW_LINES * (run.log_every || 0));
+  const stalled = live && age !== null && age > limit;
+  const moving = live && !stalled;
+  const title = el('h2', { class: 'run-title' }, el('i', {}), run.name,
+    badge(run.state), el('span', { class: 'dim' }, run.task));
+  setVars(title, { color: color(store.colors.get(run.id)) });
+  const stage = el('div', { class: `stage${moving ? ' moving' : ''}` },
+    environments(run),
+    arrow(rate(latest['actor/steps_per_second'] ?? latest['fps/env'], 'steps/s'), 'act'),
+    agentBox(run),
+    arrow(ratioText(run), 'both'),
+    replayBox(run));
+  const logger = loggerBox(run, age);
+  return el('section', { class: 'picture', 'data-run': run.id },
+    title, verdict(run, stalled, age), stage, logger,
+    run.error ? el('pre', { class: 'error' }, run.error) : null);
+}
+
+function verdict(run, stalled, age) {
+  if (stalled) {
+    return el('p', { class: 'verdict bad', role: 'status' },
+      `No new metrics for ${duration(age)}: something is stuck, or saves or compiles.`);
+  }
+  return el('p', { class: 'verdict' }, bottleneck(run));
+}
+
+function bottleneck({ state, latest }) {
+  if (state === 'done') return 'The run has ended.';
+  if (state === 'failed') return 'The run has failed.';
+  if (state === 'dead') {
+    return 'Its launcher is gone without a word. The same command goes on with it.';
+  }
+  if (state === 'silent') return 'Its launcher is suspended or stuck.';
+  const acting = latest['replay/insert_wait'];
+  const learning = latest['learner/wait'] ?? latest['replay/sample_wait'];
+  if (acting > BOUND && acting >= (learning ?? 0)) {
+    return `Learner-bound: environments wait ${percent(acting)} of the time for ` +
+      'training. More environments will not help.';
+  }
+  if (learning > BOUND) {
+    return `Environment-bound: the learner waits ${percent(learning)} of the time for ` +
+      'data. More or faster environments will help.';
+  }
+  return acting === undefined && learning === undefined
+    ? 'No figures yet.' : 'Balanced: nobody waits for long.';
+}
+
+const rolesLike = (run, pattern) =>
+  Object.entries(run.roles).filter(([name]) => pattern.test(name));
+
+function environments(run) {
+  const workers = rolesLike(run, /env/);
+  const dots = workers.map(([name, role]) => el('li', {},
+    el('span', { class: `dot is-${role.state}`, title: tip(name, role) }),
+    el('span', { class: 'hidden' }, tip(name, role))));
+  const states = workers.map(([, role]) => role.state);
+  const state = workers.length ? worst(states) : run.state;
+  return box('Environments', state, [
+    ['environments', short(run.envs)],
+    ['steps per second', short(run.latest['fps/env'])],
+  ], [bar('wait for training', run.latest['replay/insert_wait'], true)],
+  workers.length ? el('ul', { class: 'dots', 'aria-label': 'Workers' }, ...dots) : null);
+}
+
+function agentBox(run) {
+  const { latest } = run;
+  const role = run.roles.agent;
+  const state = role?.state ?? run.state;
+  const actor = box('Actor', null, [
+    ['policy calls per second', short(latest['actor/calls_per_second'])],
+    ['milliseconds per call', short(latest['actor/policy_ms'])],
+  ], [bar('batch filled', latest['actor/batch_fill'])]);
+  const learner = box('Learner', null, [
+    ['updates per second', short(latest['fps/train'])],
+    ['updates', short(latest['train/updates'])],
+  ], [bar('waits for batches', latest['learner/wait'], true)]);
+  return el('div', { class: `box agent edge-${state}` },
+    heading('Agent', state, role), el('div', { class: 'pair' }, actor, learner),
+    memory(run, 'agent'));
+}
+
+function replayBox(run) {
+  const { latest } = run;
+  const role = run.roles.replay;
+  return box('Replay', role?.state ?? run.state, [
+    ['steps', short(latest['replay/steps'])],
+    ['gigabytes', short(latest['replay/gigabytes'])],
+    ['fresh sequences queued', short(latest['replay/online_queue'])],
+  ], [
+    bar('filled for training', latest['replay/fill']),
+    bar('training waits', latest['replay/sample_wait'], true),
+  ], memory(run, 'replay'), role);
+}
+
+function loggerBox(run, age) {
+  const role = run.roles.logger;
+  const last = age === null ? 'no line yet' : `last line ${duration(age)} ago`;
+  return el('div', { class: `box logger edge-${role?.state ?? run.state}` },
+    heading('Logger', role?.state ?? run.state, role),
+    el('p', { class: 'dim' }, last), memory(run, 'logger'));
+}
+
+function box(title, state, facts, bars, extra = null, role = null) {
+  return el('div', { class: state ? `box edge-${state}` : 'box inner' },
+    heading(title, state, role),
+    el('dl', {}, ...facts.flatMap(([name, value]) =>
+      [el('dt', {}, name), el('dd', {}, value)])),
+    ...bars, extra);
+}
+
+function heading(title, state, role) {
+  const notes = [];
+  if (role?.activity) notes.push(role.activity);
+  if (role?.restarts) notes.push(`${role.restarts} restarts`);
+  return el('h3', {}, title, state ? badge(state) : null,
+    notes.length ? el('span', { class: 'dim' }, notes.join(', ')) : null);
+}
+
+function bar(label, share, isWait = false) {
+  if (typeof share !== 'number') return null;
+  const value = Math.min(1, Math.max(0, share));
+  const much = isWait && value > BOUND ? ' much' : '';
+  const node = el('div', { class: `bar${much}`, role: 'meter', 'aria-label': label,
+    'aria-valuemin': 0, 'aria-valuemax': 100, 'aria-valuenow': Math.round(100 * value) },
+  el('span', {}, label), el('b', {}, percent(value)), el('i', {}));
+  setVars(node, { share: value });
+  return node;
+}
+
+function arrow(text, kind) {
+  return el('div', { class: `arrow ${kind}`, 'aria-hidden': 'true' },
+    el('span', {}, text), el('i', {}));
+}
+
+const rate = (value, unit) => (typeof value === 'number' ? `${short(value)} ${unit}` : '');
+
+function ratioText({ latest, wanted_ratio: wanted }) {
+  const reached = latest['replay/train_ratio'];
+  return typeof reached === 'number' ? `ratio ${short(reached)} of ${short(wanted)}` : '';
+}
+
+function memory(run, role) {
+  const gigabytes = run.latest[`usage/${role}/memory_gb`];
+  return typeof gigabytes === 'number'
+    ? el('p', { class: 'dim' }, `${short(gigabytes)} GB memory`) : null;
+}
+
+const RANK = ['dead', 'failed', 'restarting', 'silent', 'starting', 'unknown',
+  'running', 'waiting', 'done'];
+
+const worst = (states) => RANK.find((state) => states.includes(state)) ?? 'unknown';
+
+const tip = (name, { state, activity, restarts }) =>
+  `${name}: ${state}${activity ? `, ${activity}` : ''}` +
+  (restarts ? `, ${restarts} restarts` : '');
