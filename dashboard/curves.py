@@ -12,7 +12,15 @@ from .files import open_plain
 from .index import Index
 from .records import FILES, SCORES, read_parts, sample_lines
 
-__all__ = ['Curves', 'Span', 'combine', 'common_grid', 'over', 'resample']
+__all__ = [
+    'Curves',
+    'Span',
+    'combine',
+    'common_grid',
+    'home',
+    'over',
+    'resample',
+]
 
 # A file that has grown by less is read to its end; of a larger rest, which the index
 # has yet to take in, some lines give the picture until it has.
@@ -53,7 +61,7 @@ class Curves:
         samples = max(FEWEST_SAMPLES, SAMPLES // runs)
         series: dict[str, np.ndarray] = {}
         for filename in FILES:
-            here = [name for name in names if _home(name) == filename]
+            here = [name for name in names if home(name) == filename]
             if not here:
                 continue
             path = folder / filename
@@ -120,5 +128,6 @@ def combine(curves: Sequence[np.ndarray]) -> np.ndarray:
     return result
 
 
-def _home(name: str) -> str:
+def home(name: str) -> str:
+    """The file that a metric is in."""
     return 'scores.jsonl' if name.startswith(SCORES) else 'metrics.jsonl'

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .folders import Run, find_runs
-from .index import Index
+from .index import PART, Index
 from .records import FILES
 from .summary import LIVE, Stamp, Summarizer, stamp
 
@@ -49,6 +49,7 @@ class Follower:
         self._stamps: dict[str, Stamp] = {}
         self._summaries: dict[str, dict[str, Any]] = {}
         self._backlog: dict[Path, str] = {}  # files to index, and the ids of their runs
+        self._offsets: dict[Path, int] = {}  # how much of a file is in the index
         self._thread = threading.Thread(target=self._follow, name='follower')
 
     def start(self) -> None:
@@ -133,7 +134,7 @@ class Follower:
             moved = stamps[key] != self._stamps.get(key)
             if moved:
                 self._stamps[key] = stamps[key]
-                self._backlog.update({runs[key].path / name: key for name in FILES})
+                self._expect(runs[key], stamps[key])
             if moved or (known and known['state'] in LIVE):
                 changes[key] = self._summary(runs[key])
             if len(changes) >= TOLD_AT_ONCE:
@@ -143,12 +144,22 @@ class Follower:
                 return
         self._publish(changes, [])
 
+    def _expect(self, run: Run, current: Stamp) -> None:
+        """Notes the files of a run that have something for the index."""
+        for name, (size, _) in zip(FILES, current, strict=False):
+            path = run.path / name
+            if size < self._offsets.get(path, 0):  # another file than before
+                self._offsets[path] = 0
+            if size - self._offsets.get(path, 0) >= PART:
+                self._backlog[path] = run.id
+
     def _catch_up(self, until: float) -> None:
         """Indexes until it is time to look again."""
         while self._backlog and not self._closed and time.monotonic() < until:
             path, key = next(iter(self._backlog.items()))
             if not self._index.advance(path):
                 del self._backlog[path]
+                self._offsets[path] = self._index.read(path, [])[0]
                 if key in self._runs and key not in self._backlog.values():
                     self._publish({key: self._summary(self._runs[key])}, [])
 

@@ -10,7 +10,7 @@ from ruamel.yaml.error import YAMLError
 
 from .files import open_plain, printable
 
-__all__ = ['group_key', 'read_options']
+__all__ = ['PERSONAL', 'group_key', 'read_options']
 
 LARGEST = 1 << 18  # bytes of a config that is read
 MOST_OPTIONS = 2000

@@ -48,7 +48,9 @@ def serve(
         follower.close()
 
     app = make_app(follower, Curves(index), references, token, lifespan)
-    server = Server(uvicorn.Config(app, log_level='warning', lifespan='on'), follower)
+    server = Server(
+        uvicorn.Config(app, log_level='warning', lifespan='on', ws='none'), follower
+    )
     server.run([place])
     follower.check()
 

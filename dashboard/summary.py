@@ -13,7 +13,8 @@ from .state import read_events, run_state
 
 __all__ = ['LIVE', 'Summarizer', 'stamp']
 
-# Files whose change is a change of the run; `videos` changes with each file in it.
+# Files whose change is a change of the run, those for the index first. The folder
+# `videos` changes with each file in it.
 WATCHED = (*FILES, 'events.jsonl', 'status.json', 'config.yaml', 'videos')
 LIVE = ('starting', 'running', 'waiting', 'restarting', 'silent')
 LAST_BYTES = 1 << 16  # end of metrics.jsonl that surely has a whole line in it

@@ -81,7 +81,13 @@ def make_run(
     append(folder / 'metrics.jsonl', *[line(index, level) for index in range(lines)])
     for index in range(lines):
         append(folder / 'scores.jsonl', *scores(index, level))
-    begin = {'time': START, 'event': 'start', 'script': 'parallel', 'pid': 1, 'host': '?'}
+    begin = {
+        'time': START,
+        'event': 'start',
+        'script': 'parallel',
+        'pid': 1,
+        'host': '?',
+    }
     end = {'time': START + 2 * lines, 'event': 'stop', 'reason': 'done'}
     append(folder / 'events.jsonl', begin, end)
     return folder

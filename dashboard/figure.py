@@ -1,0 +1,153 @@
+"""Figures: a panel per task with a curve and a band per experiment."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from embodied.core.errors import ConfigError, MissingExtraError
+
+from .experiments import Experiment
+from .reference import Reference
+
+__all__ = ['FORMATS', 'Look', 'draw']
+
+FORMATS = ('.png', '.pdf', '.svg')
+MOST_COLUMNS = 4
+PANEL = (3.1, 2.35)  # inches
+LEGEND = 0.28  # inches per row of it
+# Distinct in hue and in lightness, for print and for the color-blind.
+COLORS = (
+    '#3566cf',
+    '#d4581f',
+    '#1f8f58',
+    '#a93a96',
+    '#a87b00',
+    '#0f8799',
+    '#c02d45',
+    '#6f4fc9',
+)
+GRAY = '#8a8f98'
+STYLE: dict[Any, Any] = {
+    'font.size': 8.5,
+    'font.family': 'sans-serif',
+    'axes.titlesize': 9,
+    'axes.spines.top': False,
+    'axes.spines.right': False,
+    'axes.edgecolor': '#555b66',
+    'axes.linewidth': 0.7,
+    'axes.grid': True,
+    'axes.axisbelow': True,
+    'grid.color': '#e8e8e4',
+    'grid.linewidth': 0.7,
+    'xtick.color': '#555b66',
+    'ytick.color': '#555b66',
+    'xtick.major.width': 0.7,
+    'ytick.major.width': 0.7,
+    'lines.linewidth': 1.4,
+    'legend.frameon': False,
+    # Text stays text: it can be searched, and be edited for a publication.
+    'pdf.fonttype': 42,
+    'svg.fonttype': 'none',
+}
+
+
+class Look(NamedTuple):
+    """How the curves are to be drawn."""
+
+    statistic: str
+    band: str
+    bins: int
+    x_label: str
+    y_label: str
+    dpi: int
+
+
+def draw(
+    path: Path,
+    experiments: Sequence[Experiment],
+    references: Sequence[Reference],
+    look: Look,
+) -> None:
+    """Writes the figure; the ending of the file's name chooses its format."""
+    if path.suffix.lower() not in FORMATS:
+        raise ConfigError(
+            f"Cannot draw '{path}': its name must end in {', '.join(FORMATS)}."
+        )
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError as e:
+        raise MissingExtraError(
+            f"Plots need {e.name}: pip install 'dreamer-parallel[plot]'"
+        ) from e
+    tasks = list(dict.fromkeys(experiment.task for experiment in experiments))
+    labels = list(dict.fromkeys(experiment.label for experiment in experiments))
+    colors = {label: COLORS[i % len(COLORS)] for i, label in enumerate(labels)}
+    columns = min(MOST_COLUMNS, len(tasks))
+    rows = math.ceil(len(tasks) / columns)
+    size = (PANEL[0] * columns, PANEL[1] * rows + LEGEND)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=size, layout='constrained')
+        axes = figure.subplots(rows, columns, squeeze=False)
+        for axis in axes.flat[len(tasks) :]:
+            axis.set_axis_off()
+        for axis, task in zip(axes.flat, tasks, strict=False):
+            here = [one for one in experiments if one.task == task]
+            known = [one for one in references if one.task == task]
+            _panel(axis, here, known, colors, look)
+            axis.set_title(task or 'no task', loc='left')
+        for axis in axes[-1]:
+            axis.set_xlabel(look.x_label)
+        for axis in axes[:, 0]:
+            axis.set_ylabel(look.y_label)
+        _legend(figure, axes)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=look.dpi)
+
+
+def _panel(
+    axis: Any,
+    experiments: Sequence[Experiment],
+    references: Sequence[Reference],
+    colors: dict[str, str],
+    look: Look,
+) -> None:
+    end = max(experiment.end for experiment in experiments)
+    for curve, dash in zip(references, ('--', ':', '-.'), strict=False):
+        label = f'Reference ({curve.suite})'
+        axis.fill_between(
+            curve.frames, curve.low, curve.high, color=GRAY, alpha=0.2, lw=0
+        )
+        axis.plot(curve.frames, curve.mean, dash, color=GRAY, label=label)
+        end = max(end, curve.frames[-1])
+    for experiment in experiments:
+        edges = np.linspace(0, experiment.end, look.bins + 1)
+        middle, low, high = experiment.curve(edges, look.statistic, look.band)
+        some = np.isfinite(middle)
+        x, color = edges[1:][some], colors[experiment.label]
+        label = experiment.label or 'Dreamer Parallel'
+        if len(experiment.seeds) > 1 and look.band != 'none':
+            _band(axis, x, low[some], high[some], color)
+        axis.plot(x, middle[some], color=color, label=label)
+    axis.set_xlim(0, end)
+    axis.ticklabel_format(axis='x', style='sci', scilimits=(-2, 4), useMathText=True)
+
+
+def _band(
+    axis: Any, x: np.ndarray, low: np.ndarray, high: np.ndarray, color: str
+) -> None:
+    axis.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
+
+
+def _legend(figure: Any, axes: np.ndarray) -> None:
+    """One for all panels, below them."""
+    found: dict[str, Any] = {}
+    for axis in axes.flat:
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+            found.setdefault(label, handle)
+    figure.legend(
+        list(found.values()), list(found), loc='outside lower center', ncols=4
+    )

@@ -1,0 +1,148 @@
+"""The index with the newest lines of a file is what the file says, at any moment."""
+
+import os
+
+import numpy as np
+import pytest
+from sample_runs import append, line
+
+from dashboard.curves import EXACT, Curves
+from dashboard.index import PART, Index
+from embodied.core.errors import ConfigError
+
+
+@pytest.fixture
+def index(tmp_path):
+    return Index(tmp_path / 'cache' / 'index.sqlite')
+
+
+@pytest.fixture
+def path(tmp_path):
+    (tmp_path / 'run').mkdir()
+    return tmp_path / 'run' / 'metrics.jsonl'
+
+
+def write_lines(path, start, stop):
+    records = ({'step': i, 'time': 2.0 * i, 'a': i % 7.0} for i in range(start, stop))
+    append(path, *records)
+
+
+def catch_up(index, path):
+    while index.advance(path):
+        pass
+
+
+def read(index, path, name='a'):
+    return Curves(index).read(path.parent, [name]).get(name)
+
+
+def check_whole(series, count):
+    """Whether the series is that of so many lines."""
+    assert series['count'].sum() == count
+    assert (np.diff(series['step']) > 0).all()
+    expected = np.mean(np.arange(count) % 7)
+    mean = (series['mean'] * series['count']).sum() / count
+    np.testing.assert_allclose(mean, expected)
+
+
+def test_a_growing_file_is_followed_line_by_line(index, path):
+    write_lines(path, 0, 10)
+    assert index.advance(path) == 0  # not worth a change of the index
+    check_whole(read(index, path), 10)
+    many = PART // 20
+    write_lines(path, 10, many)
+    catch_up(index, path)
+    assert index.read(path, None)[0] > 0
+    check_whole(read(index, path), many)
+    write_lines(path, many, many + 5)
+    check_whole(read(index, path), many + 5)
+    write_lines(path, many + 5, 3 * many)
+    catch_up(index, path)
+    check_whole(read(index, path), 3 * many)
+
+
+def test_an_index_is_found_again(index, path):
+    write_lines(path, 0, PART // 20)
+    catch_up(index, path)
+    again = Index(index.path)
+    assert again.read(path, ['a'])[0] == path.stat().st_size
+    check_whole(read(again, path), PART // 20)
+
+
+def test_half_a_line_waits_for_its_other_half(index, path):
+    write_lines(path, 0, 3)
+    with path.open('a') as file:
+        file.write('{"step": 3, "time": 6.0, ')
+    check_whole(read(index, path), 3)
+    with path.open('a') as file:
+        file.write('"a": 3.0}\n')
+    check_whole(read(index, path), 4)
+
+
+@pytest.mark.parametrize('change', ['replaced', 'cut', 'removed'])
+def test_a_file_that_is_another_than_before_is_read_anew(index, path, change):
+    write_lines(path, 0, PART // 15)
+    catch_up(index, path)
+    if change == 'replaced':
+        path.unlink()
+        append(path, {'step': 0, 'time': 0.0, 'a': 5.0})
+    elif change == 'cut':
+        os.truncate(path, len('{"step": 0, "time": 0.0, "a": 0.0}\n'))
+    else:
+        path.unlink()
+    series = read(index, path)
+    if change == 'removed':
+        assert series is None
+        index.forget_missing()
+    else:
+        assert series['count'].sum() == 1
+        assert series['mean'][0] == {'replaced': 5.0, 'cut': 0.0}[change]
+
+
+def test_a_large_file_is_seen_from_end_to_end_before_it_is_indexed(index, path):
+    count = 3 * EXACT // 35
+    write_lines(path, 0, count)
+    series = read(index, path)
+    assert 1000 < len(series) < 5000
+    assert series['step'][0] == 0
+    assert series['step'][-1] > 0.99 * count
+    assert np.diff(series['step']).max() < 0.01 * count
+    assert Curves(index).names(path.parent) == ['a']
+    catch_up(index, path)
+    check_whole(read(index, path), count)
+
+
+def test_metrics_come_and_go_between_lines(index, path):
+    for i in range(300):
+        extra = {'rare': i} if i % 100 == 0 else {'text': 'x', 'nothing': None}
+        append(path, line(i) | extra)
+    assert read(index, path, 'rare')['step'].tolist() == [0, 10_000, 20_000]
+    assert read(index, path, 'text') is None
+    assert read(index, path, 'train/updates')['mean'][-1] == 25.0 * 299
+
+
+@pytest.mark.parametrize('content', [b'not a database at all' * 100, b''])
+def test_a_broken_index_is_made_anew(tmp_path, path, content):
+    place = tmp_path / 'broken.sqlite'
+    place.write_bytes(content)
+    write_lines(path, 0, PART // 20)
+    index = Index(place)
+    catch_up(index, path)
+    check_whole(read(index, path), PART // 20)
+
+
+def test_a_place_where_no_index_can_be_is_an_error_that_says_so(tmp_path):
+    (tmp_path / 'file').write_text('')
+    with pytest.raises(ConfigError, match='--index'):
+        Index(tmp_path / 'file' / 'index.sqlite')
+
+
+def test_two_dashboards_share_an_index(index, path):
+    write_lines(path, 0, PART // 20)
+    other = Index(index.path)
+    catch_up(index, path)
+    catch_up(other, path)
+    write_lines(path, PART // 20, PART // 10)
+    catch_up(other, path)
+    catch_up(index, path)
+    check_whole(read(index, path), PART // 10)
