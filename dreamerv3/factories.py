@@ -17,6 +17,8 @@ from embodied.core import base
 from embodied.core.errors import ConfigError
 from embodied.replay import selectors
 
+from . import sinks
+
 __all__ = [
     'make_agent',
     'make_env',
@@ -103,27 +105,7 @@ def make_stream(
 
 def make_logger(config: elements.Config) -> embodied.Logger:
     """Logger with the outputs of `logger.outputs`, at environment step 0."""
-    makers = {'terminal': _terminal, 'jsonl': _jsonl, 'video': _video}
-    outputs = [makers[name](config) for name in config.logger.outputs]
-    return embodied.logging.Logger(elements.Counter(), outputs)
-
-
-def _terminal(config: elements.Config) -> Any:
-    from embodied.logging.terminal import TerminalOutput
-
-    title = f'{config.task}  {config.logdir}'
-    return TerminalOutput(title, config.run.steps, config.run.duration)
-
-
-def _jsonl(config: elements.Config) -> Any:
-    return embodied.logging.JsonlOutput(config.logdir)
-
-
-def _video(config: elements.Config) -> Any:
-    from embodied.logging.video import VideoOutput
-
-    options = config.logger
-    return VideoOutput(config.logdir, options.fps, kind=options.video)
+    return sinks.make_logger(config)
 
 
 def _replay_folder(config: elements.Config, folder: str) -> Path | None:

@@ -1,11 +1,13 @@
 """The `dreamer` command: chooses what to do, reports users' mistakes in one line."""
 
+import contextlib
 import difflib
 import functools
 import importlib
+import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import elements
 
@@ -13,7 +15,7 @@ import embodied
 from embodied.core.errors import ConfigError, DreamerError
 
 from . import config as config_lib
-from . import factories
+from . import factories, sinks
 from .folder import RunFolder, expand
 
 __all__ = ['launch', 'loop_args', 'main', 'run']
@@ -42,6 +44,7 @@ usage: dreamer COMMAND [--configs PRESET ...] [--OPTION VALUE ...]
   dreamer parallel --configs atari size50m --task atari_pong --run.envs 16
   dreamer config --configs crafter size12m
 
+--quiet prints errors only; NO_COLOR=1 leaves colors away.
 Presets are applied from left to right, then the options. An option's name may be a
 pattern: --.*\\.units 64. All of them, with comments: dreamerv3/configs.yaml.
 """
@@ -90,6 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(config: elements.Config) -> None:
     """Starts or continues the run in `config.logdir` and returns when it has ended."""
+    sinks.check(config)
     if config.script in (AGENT, *ROLES):
         _check_role(config)
     config = config.update(logdir=expand(config.logdir, config.task))
@@ -183,12 +187,20 @@ def _command(argv: list[str]) -> int:
 def _run_script(flags: list[str], script: str | None = None) -> int:
     config = _resolve([*flags, f'--script={script}'] if script else flags)
     try:
-        run(config)
+        with _silence() if config.quiet else contextlib.nullcontext():
+            run(config)
     except DreamerError:
         if config.run.debug:
             traceback.print_exc()
         raise
     return 0
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """What this process prints to stdout goes nowhere; errors go to stderr."""
+    with open(os.devnull, 'w') as nowhere, contextlib.redirect_stdout(nowhere):
+        yield
 
 
 def _print_config(flags: list[str]) -> int:

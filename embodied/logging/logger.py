@@ -9,6 +9,7 @@ import elements
 import numpy as np
 
 from ..core import base
+from ..core.errors import DreamerError
 
 __all__ = ['Entry', 'Logger', 'Output', 'scalars']
 
@@ -22,14 +23,33 @@ class Logger(base.Logger):
     """Collects metrics at the current step and writes them to every output.
 
     An output is called with a tuple of (step, name, value) and may have `close()`;
-    those of `elements.logger` fit. One that raises is reported on stderr and dropped,
-    because a full disk or a lost connection must not end a run of days.
+    those of `elements.logger` fit. One that raises is reported and dropped, because a
+    full disk or a lost connection must not end a run of days. `report` is told its
+    name and what happened.
     """
 
-    def __init__(self, step: elements.Counter, outputs: Sequence[Output]):
+    def __init__(
+        self,
+        step: elements.Counter,
+        outputs: Sequence[Output],
+        report: Callable[[str, str], Any] = lambda name, error: None,
+    ):
         self.step = step
         self._outputs = list(outputs)
+        self._report = report
         self._entries: list[Entry] = []
+
+    def attach(self, name: str, make: Callable[[], Output]) -> None:
+        """Adds the output that `make` returns, unless that fails.
+
+        Users' mistakes, such as a package that is not installed, are raised.
+        """
+        try:
+            self._outputs.append(make())
+        except DreamerError:
+            raise
+        except Exception as error:  # noqa: BLE001, reported; see the class docstring
+            self._report_failure(name, error)
 
     def add(self, metrics: Mapping[str, Any], prefix: str | None = None) -> None:
         step = int(self.step)
@@ -66,14 +86,17 @@ class Logger(base.Logger):
     def _guard(self, output: Output, call: Callable[[], None]) -> None:
         try:
             call()
-        except Exception as e:  # noqa: BLE001, reported; see the class docstring
+        except Exception as error:  # noqa: BLE001, reported; see the class docstring
             self._outputs.remove(output)
-            name = type(output).__name__
-            print(
-                f'The log output {name} failed and is off from now on: '
-                f'{type(e).__name__}: {e}',
-                file=sys.stderr,
-            )
+            self._report_failure(type(output).__name__, error)
+
+    def _report_failure(self, name: str, error: Exception) -> None:
+        message = f'{type(error).__name__}: {error}'
+        print(
+            f'The log output {name} failed and is off from now on: {message}',
+            file=sys.stderr,
+        )
+        self._report(name, message)
 
 
 def scalars(entries: Sequence[Entry]) -> dict[str, float]:

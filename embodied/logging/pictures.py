@@ -1,5 +1,6 @@
 """Pictures: arrays as images, as strips of frames and as GIF or MP4 files."""
 
+import io
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +10,15 @@ from PIL import Image
 
 from ..core.errors import MissingExtraError
 
-__all__ = ['VIDEO_FORMATS', 'check_format', 'frames', 'strip', 'write_video']
+__all__ = [
+    'VIDEO_FORMATS',
+    'check_format',
+    'encode_gif',
+    'encode_png',
+    'frames',
+    'strip',
+    'write_video',
+]
 
 VIDEO_FORMATS = ('gif', 'mp4')
 STRIP_FRAMES = 8  # pictures in a strip
@@ -58,16 +67,30 @@ def write_video(path: Path, pictures: Sequence[Image.Image], fps: int) -> None:
     if path.suffix == '.mp4':
         _write_mp4(temporary, pictures, fps)
     else:
-        first, *rest = pictures
-        first.save(
-            temporary,
-            format='gif',
-            save_all=True,
-            append_images=rest,
-            duration=round(1000 / fps),
-            loop=0,
-        )
+        temporary.write_bytes(encode_gif(pictures, fps))
     temporary.replace(path)
+
+
+def encode_gif(pictures: Sequence[Image.Image], fps: int) -> bytes:
+    """Content of a GIF file that plays for ever."""
+    first, *rest = pictures
+    buffer = io.BytesIO()
+    first.save(
+        buffer,
+        format='gif',
+        save_all=True,
+        append_images=rest,
+        duration=round(1000 / fps),
+        loop=0,
+    )
+    return buffer.getvalue()
+
+
+def encode_png(picture: Image.Image) -> bytes:
+    """Content of a PNG file."""
+    buffer = io.BytesIO()
+    picture.save(buffer, format='png')
+    return buffer.getvalue()
 
 
 def check_format(name: str) -> None:

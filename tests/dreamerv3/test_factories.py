@@ -13,6 +13,7 @@ import embodied
 from dreamerv3 import config as config_lib
 from dreamerv3 import factories
 from embodied.core.errors import ConfigError
+from embodied.logging import read_records
 
 
 def resolve(line=''):
@@ -174,13 +175,35 @@ def test_reports_longer_than_the_replayed_sequences_are_refused():
         factories.make_stream(config, replay, 'report')
 
 
-def test_logger_has_the_outputs_that_were_asked_for(tmp_path, capfd):
-    flags = f'--logger.outputs jsonl video --logdir {tmp_path}'
+def test_logger_has_the_outputs_that_were_asked_for_and_always_json(tmp_path, capfd):
+    flags = f'--logger.outputs video csv tensorboard --logdir {tmp_path}'
     logger = factories.make_logger(resolve(flags))
     logger.add({'x': 1.0, 'picture': np.zeros((8, 8, 3), np.uint8)})
     logger.close()
-    assert {p.name for p in tmp_path.iterdir()} == {'metrics.jsonl', 'videos'}
+    files = {'metrics.jsonl', 'metrics.csv', 'tensorboard', 'videos'}
+    assert {p.name for p in tmp_path.iterdir()} == files
     assert capfd.readouterr() == ('', '')
+
+
+def test_quiet_means_nothing_on_the_terminal(tmp_path, capfd):
+    logger = factories.make_logger(resolve(f'--quiet --logdir {tmp_path}'))
+    logger.add({'x': 1.0})
+    logger.close()
+    assert capfd.readouterr() == ('', '')
+
+
+def test_output_that_fails_is_noted_in_the_folder(tmp_path, capfd):
+    logger = factories.make_logger(
+        resolve(f'--logger.outputs video --logdir {tmp_path}')
+    )
+    (tmp_path / 'videos').write_text('in the way')
+    logger.add({'x': 1.0, 'picture': np.zeros((8, 8, 3), np.uint8)})
+    logger.close()
+    (event,) = read_records(tmp_path / 'events.jsonl')
+    assert (event['event'], event['output']) == ('output_failed', 'VideoOutput')
+    assert 'FileExistsError' in event['error']
+    assert 'VideoOutput failed' in capfd.readouterr().err
+    assert read_records(tmp_path / 'metrics.jsonl')[0]['x'] == 1.0
 
 
 def test_random_agent_plays_the_task():

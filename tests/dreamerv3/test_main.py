@@ -221,6 +221,14 @@ def test_console_shows_single_lines_and_nothing_else(tmp_path, capfd):
     assert lines[-1].startswith('step 600  score ')
 
 
+def test_quiet_run_prints_nothing(tmp_path, capfd):
+    flags = ['--quiet', '--logger.outputs', 'terminal', '--logdir', str(tmp_path)]
+    assert main(['train', *FAST, *flags]) == 0
+    assert main(['train', *FAST, *flags]) == 0, 'nothing left to do'
+    assert capfd.readouterr() == ('', '')
+    assert steps(tmp_path)[-1] == 600
+
+
 def test_replay_tools_are_reached_with_their_own_help(capsys):
     with pytest.raises(SystemExit) as info:
         main(['replay', '--help'])

@@ -1,0 +1,102 @@
+"""Sinks: where the metrics and pictures of a run go, from `logger.outputs`."""
+
+import contextlib
+import functools
+import importlib.util
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import elements
+
+import embodied
+from embodied.core.errors import MissingExtraError
+from embodied.logging import EventFile, JsonlOutput
+
+__all__ = ['check', 'make_logger']
+
+EXTRAS = {'tensorboard': 'tensorboardX', 'wandb': 'wandb'}  # package of each
+
+
+def make_logger(config: elements.Config) -> embodied.Logger:
+    """Logger with the outputs that the options ask for, at environment step 0.
+
+    What is written to metrics.jsonl is what all else is made from, so it always is.
+    """
+    logger = embodied.logging.Logger(
+        elements.Counter(),
+        [JsonlOutput(config.logdir)],
+        functools.partial(_note, config.logdir),
+    )
+    for name, make in MAKERS.items():
+        if name in config.logger.outputs and not (name == 'terminal' and config.quiet):
+            logger.attach(name, functools.partial(make, config))
+    return logger
+
+
+def check(config: elements.Config) -> None:
+    """Raises, before anything is started, if an output's package is not installed."""
+    for name, package in EXTRAS.items():
+        if name in config.logger.outputs and not importlib.util.find_spec(package):
+            raise MissingExtraError(
+                f"The log output {name} needs: pip install 'dreamer-parallel[{name}]'."
+            )
+    if 'video' in config.logger.outputs:
+        from embodied.logging import pictures
+
+        pictures.check_format(config.logger.video)
+
+
+def _terminal(config: elements.Config) -> Any:
+    from embodied.logging.terminal import TerminalOutput
+
+    title = f'{config.task}  {config.logdir}'
+    return TerminalOutput(title, config.run.steps, config.run.duration)
+
+
+def _video(config: elements.Config) -> Any:
+    from embodied.logging.video import VideoOutput
+
+    return VideoOutput(config.logdir, config.logger.fps, kind=config.logger.video)
+
+
+def _csv(config: elements.Config) -> Any:
+    from embodied.logging.csv_output import CsvOutput
+
+    return CsvOutput(config.logdir)
+
+
+def _tensorboard(config: elements.Config) -> Any:
+    from embodied.logging.tensorboard_output import TensorBoardOutput
+
+    return TensorBoardOutput(config.logdir, config.logger.fps)
+
+
+def _wandb(config: elements.Config) -> Any:
+    from embodied.logging.wandb_output import WandbOutput
+
+    return WandbOutput(
+        config.logdir,
+        config.logger.wandb.project,
+        config.logger.wandb.mode,
+        config.flat,
+        config.logger.fps,
+    )
+
+
+MAKERS: dict[str, Callable[[elements.Config], Any]] = {
+    'terminal': _terminal,
+    'video': _video,
+    'csv': _csv,
+    'tensorboard': _tensorboard,
+    'wandb': _wandb,
+}
+
+
+def _note(logdir: str, name: str, error: str) -> None:
+    """Makes a note of an output that failed, for those who look at the folder."""
+    try:
+        with contextlib.closing(EventFile(logdir)) as events:
+            events.add('output_failed', output=name, error=error)
+    except OSError as broken:  # of a full disk, for instance
+        print(f'Could not note that in events.jsonl: {broken}', file=sys.stderr)

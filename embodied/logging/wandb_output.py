@@ -1,0 +1,79 @@
+"""Weights & Biases output: scalars, histograms, texts, images and videos.
+
+LOGDIR/wandb/      what it keeps on this machine; `wandb sync` uploads an offline run
+LOGDIR/wandb-id    id under which a resumed run is continued
+"""
+
+import os
+import secrets
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import wandb
+
+from .logger import Entry, scalars
+from .pictures import frames, write_video
+
+__all__ = ['WandbOutput']
+
+STEP = 'env_step'  # the axis of all curves
+ID_BYTES = 4
+
+
+class WandbOutput:
+    """mode: online or offline. config: the options of the run, by name."""
+
+    def __init__(
+        self,
+        logdir: str | os.PathLike,
+        project: str,
+        mode: str = 'online',
+        config: Mapping[str, Any] | None = None,
+        fps: int = 15,
+    ):
+        logdir = Path(logdir)
+        logdir.mkdir(parents=True, exist_ok=True)
+        self._fps = fps
+        self._films = tempfile.TemporaryDirectory(prefix='dreamer-wandb-')
+        self._run = wandb.init(
+            project=project,
+            name=logdir.name,
+            id=_run_id(logdir / 'wandb-id'),
+            resume='allow',
+            dir=str(logdir),
+            mode=mode,
+            config=dict(config or {}),
+            # The terminal is ours: it shall neither print nor read what is printed.
+            settings=wandb.Settings(silent=True, console='off'),
+        )
+        # Its own step may not go back, ours does after a crash.
+        self._run.define_metric('*', step_metric=STEP)
+
+    def __call__(self, entries: Sequence[Entry]) -> None:
+        newest = max(step for step, _, _ in entries)
+        values: dict[str, Any] = {STEP: newest, **scalars(entries)}
+        for step, name, value in entries:
+            if isinstance(value, str):
+                values[name] = value
+            elif value.ndim == 1 and value.size:
+                values[name] = wandb.Histogram(value)
+            elif value.ndim == 3 and value.size:
+                values[name] = wandb.Image(frames(value)[0])
+            elif value.ndim == 4 and value.size:
+                # A file: for arrays it wants a package of its own.
+                path = Path(self._films.name) / f'{abs(hash(name))}-{step}.gif'
+                write_video(path, frames(value), self._fps)
+                values[name] = wandb.Video(str(path), format='gif')
+        self._run.log(values)
+
+    def close(self) -> None:
+        self._run.finish()
+        self._films.cleanup()
+
+
+def _run_id(path: Path) -> str:
+    if not path.exists():
+        path.write_text(secrets.token_hex(ID_BYTES))
+    return path.read_text().strip()
