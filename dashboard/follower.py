@@ -17,7 +17,7 @@ __all__ = ['Follower']
 # network file systems, which tell nothing of what other machines write, and that a
 # writer has died shows only in the time that passes. It costs a stat per file, and is
 # done only while somebody listens or there is something left to index.
-LOOK_EVERY = 1.0  # seconds
+LOOK_EVERY = 0.5  # seconds
 LOOK_SHARE = 0.05  # of the time is spent on looking, at most
 TOLD_AT_ONCE = 10  # runs, so that a page with many of them has something to show soon
 

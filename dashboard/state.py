@@ -72,12 +72,19 @@ def _roles(roles: Any, gone: bool) -> dict[str, dict[str, Any]]:
     found = {}
     for name, role in roles.items():
         if isinstance(role, dict):
-            state = _known(role.get('state'))
+            state, restarts = (
+                _known(role.get('state')),
+                int(_number(role.get('restarts'))),
+            )
+            if state == 'starting' and restarts:
+                state = 'restarting'  # it is not back before it runs
+            if gone and state not in OVER:
+                state = DEAD
             found[name] = {
-                'state': DEAD if gone and state not in OVER else state,
+                'state': state,
                 'activity': str(role.get('activity') or ''),
                 'pid': int(_number(role.get('pid'))),
-                'restarts': int(_number(role.get('restarts'))),
+                'restarts': restarts,
                 'error': str(role.get('error') or ''),
             }
     return found

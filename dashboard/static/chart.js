@@ -84,10 +84,7 @@ export class Chart {
       const merged = curve.runs.length > 1;
       const hue = color(store.colors.get(curve.runs[0]));
       const soft = (values) => smooth(values, store.settings.smooth);
-      if (curve.low) {
-        const edges = [curve.low, curve.high];
-        columns.push(...(merged ? edges.map(soft) : edges));
-      }
+      if (curve.low) columns.push(soft(curve.low), soft(curve.high));
       columns.push(soft(curve.mean));
       layout.push({ color: hue, band: Boolean(curve.low), group: merged });
     }

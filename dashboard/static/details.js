@@ -8,6 +8,7 @@ import { on, pickedRuns, store } from './store.js';
 export function followDetails(files, draw, signal) {
   const known = new Map(); // id -> {stamp, details}
   let ask = 0;
+  let drawn = null;
 
   async function update() {
     const mine = ++ask;
@@ -19,9 +20,11 @@ export function followDetails(files, draw, signal) {
       if (signal.aborted) return;
       if (details) known.set(run.id, { stamp, details });
     }
-    if (mine !== ask) return;
-    draw(runs.filter((run) => known.has(run.id))
-      .map((run) => [run, known.get(run.id).details]));
+    const found = runs.filter((run) => known.has(run.id));
+    const now = JSON.stringify(found.map(({ id }) => [id, known.get(id).stamp]));
+    if (mine !== ask || now === drawn) return; // a video that plays is left alone
+    drawn = now;
+    draw(found.map((run) => [run, known.get(run.id).details]));
   }
 
   on('picked', update, signal);

@@ -79,7 +79,11 @@ function bottleneck({ state, latest }) {
   if (state === 'silent') return 'Its launcher is suspended or stuck.';
   const acting = latest['replay/insert_wait'];
   const learning = latest['learner/wait'] ?? latest['replay/sample_wait'];
-  if (acting > BOUND && acting >= (learning ?? 0)) {
+  if (acting > BOUND && learning > BOUND) {
+    return `Both wait: environments ${percent(acting)} of the time, the learner ` +
+      `${percent(learning)}. What connects them is the limit.`;
+  }
+  if (acting > BOUND) {
     return `Learner-bound: environments wait ${percent(acting)} of the time for ` +
       'training. More environments will not help.';
   }

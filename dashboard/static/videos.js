@@ -20,7 +20,9 @@ export class VideosView {
   }
 
   draw(all) {
-    const sections = all.map(([run, { videos }]) => {
+    const without = all.filter(([, { videos }]) => !videos.length);
+    const sections = all.filter(([, { videos }]) => videos.length)
+      .map(([run, { videos }]) => {
       const cards = [...byLabel(videos)].map(([label, versions]) => {
         const key = `${run.id} ${label}`;
         if (!this.cards.has(key)) this.cards.set(key, makeCard(run.id, label));
@@ -30,12 +32,13 @@ export class VideosView {
       });
       const title = el('h2', { class: 'run-title' }, el('i', {}), run.name);
       setVars(title, { color: color(store.colors.get(run.id)) });
-      return el('section', {}, title, cards.length
-        ? el('div', { class: 'grid' }, ...cards)
-        : el('p', { class: 'note' }, 'This run has no videos yet.'));
+      return el('section', {}, title, el('div', { class: 'grid' }, ...cards));
     });
-    if (!sections.length) {
+    if (!all.length) {
       sections.push(el('p', { class: 'note' }, 'Choose runs to see their videos.'));
+    } else if (without.length) {
+      const names = without.map(([run]) => run.name).join(', ');
+      sections.push(el('p', { class: 'note' }, `No videos yet: ${names}`));
     }
     this.panel.replaceChildren(...sections);
   }

@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -94,5 +93,5 @@ def dashboard(folder: Path, index: Path, *flags: str) -> Iterator[Dashboard]:
         assert server.close() == 0
     finally:
         if server.process.poll() is None:
-            os.kill(server.process.pid, signal.SIGKILL)
-            server.process.wait()
+            server.process.kill()
+            server.process.communicate()

@@ -1,0 +1,295 @@
+"""The dashboard in a real Chromium, with runs that are being written."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from browsing import CHROMIUM, LOOKS, browser, visit
+from dashboards import Dashboard, dashboard
+from playwright.sync_api import expect
+from sample_runs import append, line, make_run, make_video, scores, write_status
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None,
+    reason='Browser tests need Chromium: apt-get install chromium',
+)
+BLUE, ORANGE, GRAY = '#3566cf', '#d4581f', '#8a8f98'  # first colors of the page
+MOMENTS = 30_000  # milliseconds that a busy machine may take to show a change
+
+
+@pytest.fixture(scope='module')
+def chromium():
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('logdir')
+    for seed in range(2):
+        run = make_run(folder / f'catch-seed{seed}', 60, 1.0 - 0.5 * seed, seed=seed)
+        make_video(run, 1000)
+        make_video(run, 5000)
+    make_run(folder / 'walker', 40, 0.8, task='dmc_walker_walk', envs=8)
+    (folder / 'reference.csv').write_text(
+        'suite,task,env_frames,seeds,mean,min,max\n'
+        'toys,toy_catch,500,3,0.5,0.25,0.75\ntoys,toy_catch,5000,3,1.5,1,2\n'
+    )
+    return folder
+
+
+@pytest.fixture(scope='module')
+def server(folder, tmp_path_factory):
+    index = tmp_path_factory.mktemp('cache') / 'index.sqlite'
+    with dashboard(
+        folder, index, '--reference', str(folder / 'reference.csv')
+    ) as found:
+        yield found
+
+
+def chart(page, metric):
+    return page.locator(f'[data-metric="{metric}"]').first
+
+
+def test_two_runs_are_drawn_over_each_other(chromium, server):
+    with visit(chromium, server.url) as seen:
+        seen.pick('catch-seed0', 'walker')
+        card = chart(seen.page, 'train/loss/total')
+        expect(card.locator('.legend li')).to_have_count(2)
+        expect(card.locator('.legend')).to_contain_text('catch-seed0')
+        expect(card.locator('.legend b').first).to_have_text('2.53')  # 10 / (1 + 59/20)
+        assert seen.pixels('train/loss/total', BLUE) > 100
+        assert seen.pixels('train/loss/total', ORANGE) > 100
+        seen.pick('walker')
+        expect(card.locator('.legend li')).to_have_count(1)
+        assert seen.pixels('train/loss/total', BLUE) > 100
+        assert seen.pixels('train/loss/total', ORANGE) == 0
+        seen.picture('curves')
+
+
+def test_seeds_are_merged_and_the_reference_is_gray(chromium, server):
+    with visit(chromium, server.url) as seen:
+        seen.pick('catch-seed0', 'catch-seed1')
+        card = chart(seen.page, 'scores/score')
+        expect(card.locator('.legend')).to_contain_text('toy_catch (toys, 3 seeds)')
+        seen.page.get_by_label('Merge seeds').check()
+        expect(card.locator('.legend')).to_contain_text('toy_catch, 2 seeds')
+        assert seen.pixels('scores/score', BLUE) > 100
+        assert seen.pixels('scores/score', ORANGE) == 0
+        assert seen.pixels('scores/score', GRAY) > 50
+        seen.page.get_by_label('Reference').uncheck()
+        expect(card.locator('.legend')).not_to_contain_text('Reference')
+        seen.picture('merged')
+
+
+def test_a_growing_run_is_followed_without_a_reload(chromium, server, folder):
+    run = make_run(folder / 'growing', 10)
+    with visit(chromium, server.url) as seen:
+        seen.page.evaluate('window.sameDocument = true')
+        seen.pick('growing')
+        value = chart(seen.page, 'train/imag/return').locator('.legend b')
+        expect(value).to_have_text('0.221')  # tanh(9 / 40)
+        append(run / 'metrics.jsonl', line(20))
+        append(run / 'scores.jsonl', *scores(20))
+        expect(value).to_have_text('0.462', timeout=MOMENTS)  # tanh(20 / 40)
+        expect(seen.page.locator('.run', has_text='growing')).to_contain_text(
+            '2k steps'
+        )
+        assert seen.page.evaluate('window.sameDocument')
+
+
+def test_a_video_plays_when_asked_to(chromium, server):
+    with visit(chromium, server.url) as seen:
+        seen.pick('catch-seed0')
+        seen.open('Videos')
+        image = seen.page.locator('.screen img')
+        expect(image).to_have_attribute('src', is_file('000000005000.png'))
+        seen.page.get_by_role('button', name='Play').click()
+        expect(image).to_have_attribute('src', is_file('000000005000.gif'))
+        loaded = 'image => image.decode().then(() => image.naturalWidth)'
+        assert image.evaluate(loaded) > 0
+        seen.page.get_by_role('slider').press('ArrowLeft')
+        expect(image).to_have_attribute('src', is_file('000000001000.gif'))
+        seen.picture('videos')
+
+
+def is_file(ending):
+    return re.compile(f'{re.escape(ending)}$')
+
+
+def test_it_survives_a_restart_of_the_server(chromium, tmp_path):
+    run = make_run(tmp_path / 'logdir' / 'run', 10)
+    server = Dashboard(tmp_path / 'logdir', tmp_path / 'index.sqlite')
+    context = chromium.new_context()
+    page = context.new_page()  # it may complain that the server is away
+    page.goto(server.url)
+    value = chart(page, 'train/imag/return').locator('.legend b')
+    expect(value).to_have_text('0.221')
+    server.close()
+    expect(page.locator('#link')).to_contain_text('not reached', timeout=MOMENTS)
+    append(run / 'metrics.jsonl', line(20))
+    again = Dashboard(tmp_path / 'logdir', tmp_path / 'index.sqlite', port=server.port)
+    expect(page.locator('#link')).to_have_text('live', timeout=MOMENTS)
+    expect(value).to_have_text('0.462', timeout=MOMENTS)
+    context.close()
+    assert again.close() == 0
+
+
+def test_states_of_roles_are_shown_as_they_change(chromium, server, folder):
+    run = make_run(folder / 'roles', 10)
+    write_status(run)
+    with visit(chromium, server.url) as seen:
+        seen.pick('roles')
+        seen.open('Processes')
+        replay = seen.page.locator('.box', has_text='Replay').locator('.badge')
+        expect(replay).to_have_class('badge is-running')
+        assert color_of(replay) == 'rgb(26, 127, 75)'
+        write_status(run, replay={'state': 'restarting', 'restarts': 1})
+        expect(replay).to_have_class('badge is-restarting', timeout=MOMENTS)
+        assert color_of(replay) == 'rgb(195, 39, 59)'
+        # Its metrics are old: a run that says it runs but writes nothing is stuck.
+        expect(seen.page.locator('.verdict')).to_contain_text('No new metrics for')
+        append(run / 'metrics.jsonl', line(11) | {'time': time.time()})
+        expect(seen.page.locator('.verdict')).to_contain_text('Learner-bound')
+        seen.picture('processes')
+        write_status(run, state='failed')
+        expect(replay).to_have_class('badge is-dead', timeout=MOMENTS)
+
+
+def color_of(locator):
+    return locator.evaluate('node => getComputedStyle(node).color')
+
+
+def test_a_real_run_shows_how_a_killed_role_comes_back(chromium, tmp_path):
+    logdir = tmp_path / 'logdir' / 'real'
+    logdir.mkdir(parents=True)
+    flags = '--configs debug --random_agent True --task dummy_disc --run.envs 2'
+    flags += ' --run.eval_envs 0 --run.log_every 0.5 --run.duration 120'
+    command = [sys.executable, '-m', 'dreamerv3', 'parallel', *flags.split()]
+    run = subprocess.Popen(
+        [*command, '--logdir', str(logdir), '--logger.outputs', 'jsonl'],
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        with dashboard(logdir.parent, tmp_path / 'index.sqlite') as server:
+            kill_and_watch(chromium, server.url, logdir)
+    finally:
+        run.terminate()
+        run.wait(60)
+
+
+def kill_and_watch(chromium, url, logdir):
+    with visit(chromium, url) as seen:
+        canvas = chart(seen.page, 'fps/env').locator('canvas')
+        expect(canvas).to_be_visible(timeout=2 * MOMENTS)
+        seen.open('Processes')
+        worker = seen.page.locator('.dots .dot').first
+        fine = re.compile('is-(running|waiting)')
+        expect(worker).to_have_class(fine, timeout=2 * MOMENTS)
+        status = json.loads((logdir / 'status.json').read_text())
+        os.kill(status['roles']['env0']['pid'], signal.SIGKILL)
+        expect(worker).to_have_class(re.compile('is-restarting'), timeout=MOMENTS)
+        seen.picture('killed')
+        expect(worker).to_have_class(fine, timeout=2 * MOMENTS)
+        expect(seen.page.locator('.run')).to_contain_text('1 restart')
+        seen.open('Events')
+        expect(seen.page.locator('table.events')).to_contain_text('role restarting')
+
+
+def test_names_with_markup_are_only_text(chromium, server, folder):
+    name = '<img src=x onerror=alert(1)>'
+    run = make_run(folder / name.replace('/', ''), 3, task='<script>alert(2)</script>')
+    append(run / 'metrics.jsonl', line(4) | {'<b onclick=alert(3)>bold</b>': 1.0})
+    append(
+        run / 'events.jsonl', {'time': 1.0, 'event': '<i>x</i>', 'reason': '</table>'}
+    )
+    with visit(chromium, server.url) as seen:
+        seen.pick(name)
+        expect(seen.page.locator('.run', has_text=name)).to_contain_text('<script>')
+        seen.page.get_by_label('Filter metrics').fill('bold')
+        expect(seen.page.locator('.card .metric')).to_contain_text('bold</b>')
+        for tab in ('Processes', 'Videos', 'Options', 'Events'):
+            seen.open(tab)
+            expect(seen.page.locator('#panel')).to_contain_text(name)
+        expect(seen.page.locator('table.events')).to_contain_text('</table>')
+        assert seen.page.locator('#panel i i, #panel img, main script').count() == 0
+
+
+def test_options_show_what_differs(chromium, server):
+    with visit(chromium, server.url) as seen:
+        seen.pick('catch-seed0', 'walker')
+        seen.open('Options')
+        rows = seen.page.locator('tbody tr')
+        expect(rows.filter(has_text='run.envs')).to_contain_text('16')
+        expect(rows.filter(has_text='run.log_every')).to_have_count(0)
+        seen.page.get_by_label('Only differences').uncheck()
+        expect(rows.filter(has_text='run.log_every')).to_have_count(1)
+        seen.picture('options')
+
+
+def test_all_can_be_done_with_the_keyboard(chromium, server):
+    with visit(chromium, server.url) as seen:
+        page = seen.page
+        seen.pick('walker')
+        plot = chart(page, 'fps/env').locator('.plot')
+        expect(plot.locator('canvas')).to_be_visible()
+        plot.focus()
+        page.keyboard.press('Home')
+        expect(page.locator('#readout')).to_have_text('step 0: walker: 118')
+        page.keyboard.press('ArrowRight')
+        expect(page.locator('#readout')).to_have_text('step 100: walker: 118')
+        page.keyboard.press('+')
+        expect(page.get_by_role('button', name='Reset zoom')).to_be_visible()
+        page.keyboard.press('Escape')
+        expect(page.get_by_role('button', name='Reset zoom')).to_be_hidden()
+        page.keyboard.press('/')
+        expect(page.get_by_label('Filter metrics')).to_be_focused()
+        page.get_by_role('tab', name='Curves').focus()
+        page.keyboard.press('ArrowRight')
+        tab = page.get_by_role('tab', name='Processes')
+        expect(tab).to_be_focused()
+        expect(tab).to_have_attribute('aria-selected', 'true')
+
+
+UNNAMED = """() => [...document.querySelectorAll('button, input, img, [role=meter]')]
+  .filter((node) => node.checkVisibility())
+  .filter((node) => !node.hasAttribute('aria-label') && !node.hasAttribute('alt')
+    && !node.textContent.trim() && !node.labels?.[0]?.textContent.trim())
+  .map((node) => node.outerHTML)"""
+
+
+@pytest.mark.parametrize('look', LOOKS)
+def test_every_view_fits_and_has_names_for_readers(chromium, server, look):
+    with visit(chromium, server.url, look) as seen:
+        page = seen.page
+        if look == 'phone':
+            page.get_by_role('button', name='Runs').click()
+        expect(page.locator('.run').first).to_be_visible()
+        seen.picture(f'{look}-runs')
+        if look == 'phone':
+            page.keyboard.press('Escape')
+            expect(page.locator('.run').first).to_be_hidden()
+        for tab in ('Curves', 'Processes', 'Videos', 'Options', 'Events'):
+            seen.open(tab)
+            expect(page.locator(READY[tab]).first).to_be_visible()
+            seen.picture(f'{look}-{tab.lower()}')
+            assert page.evaluate(UNNAMED) == []
+            width = page.evaluate('document.documentElement.scrollWidth')
+            assert width <= page.viewport_size['width'], tab
+        background = page.evaluate('getComputedStyle(document.body).backgroundColor')
+        dark = 'rgb(16, 18, 22)'
+        assert (background == dark) == (look == 'dark')
+
+
+READY = {
+    'Curves': '.plot canvas',
+    'Processes': '.picture',
+    'Videos': '.screen img',
+    'Options': 'tbody tr',
+    'Events': 'tbody tr',
+}
