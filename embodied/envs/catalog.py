@@ -1,6 +1,16 @@
 """Names of the tasks of each suite, known without installing the suite."""
 
-__all__ = ['ATARI', 'ATARI100K', 'CRAFTER', 'DMC']
+__all__ = [
+    'ATARI',
+    'ATARI100K',
+    'BSUITE',
+    'CRAFTER',
+    'DMC',
+    'GYM',
+    'MEMORY_MAZE',
+    'MINIGRID',
+    'PROCGEN',
+]
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -51,5 +61,20 @@ DMC = _names(
     point_mass_hard quadruped_escape quadruped_fetch quadruped_run quadruped_walk
     reacher_easy reacher_hard stacker_stack_2 stacker_stack_4 swimmer_swimmer15
     swimmer_swimmer6 walker_run walker_stand walker_walk
+    """
+)
+
+GYM = ('<id of any Gymnasium environment>',)
+
+MINIGRID = ('<id of a MiniGrid environment after "MiniGrid-", such as Empty-5x5-v0>',)
+
+MEMORY_MAZE = ('9x9', '11x11', '13x13', '15x15')
+
+BSUITE = ('<experiment>/<number>, such as catch/0',)
+
+PROCGEN = _names(
+    """
+    bigfish bossfight caveflyer chaser climber coinrun dodgeball fruitbot heist jumper
+    leaper maze miner ninja plunder starpilot
     """
 )

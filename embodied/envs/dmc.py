@@ -9,6 +9,7 @@ import numpy as np
 from ..core.base import Spaces
 from ..core.errors import ConfigError
 from . import rendering
+from .extras import check
 from .from_dm import FromDM
 from .wrappers import ActionRepeat, Wrapper
 
@@ -42,7 +43,8 @@ class DMC(Wrapper):
                 'A DMC task without observations: set env.dmc.proprio or '
                 'env.dmc.image to True.'
             )
-        suite = rendering.load_suite(draws=image)
+        check('dm_control', 'dmc')
+        suite = rendering.load('dm_control.suite', draws=image)
         domain = _domain(task, suite)
         random = None if seed is None else seed % LARGEST_SEED
         env = suite.load(

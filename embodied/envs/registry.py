@@ -21,7 +21,7 @@ from .wrappers import (
 
 SHOWN = 3  # names of a suite in an error message
 
-__all__ = ['Suite', 'adjust', 'make', 'tasks', 'wrap']
+__all__ = ['Suite', 'adjust', 'make', 'settings_of', 'tasks', 'wrap']
 
 
 class Suite(NamedTuple):
@@ -45,15 +45,19 @@ def make(task: str, seed: int | None = None, **settings: Any) -> Env:
     suite, _, name = task.partition('_')
     if suite not in _SUITES or not _SUITES[suite].has(name):
         raise _unknown_task(task)
-    maker = _SUITES[suite].maker()
-    allowed = list(inspect.signature(maker).parameters)[2:]
+    allowed = settings_of(suite)
     unknown = [key for key in settings if key not in allowed]
     if unknown:
         raise ConfigError(
             f'Tasks of the suite {suite!r} have no settings {unknown}. They have '
-            f'{", ".join(allowed)}.'
+            f'{", ".join(allowed) or "none"}.'
         )
-    return wrap(maker(name, seed, **settings))
+    return wrap(_SUITES[suite].maker()(name, seed, **settings))
+
+
+def settings_of(suite: str) -> tuple[str, ...]:
+    """Names of the settings that tasks of a suite take."""
+    return tuple(inspect.signature(_SUITES[suite].maker()).parameters)[2:]
 
 
 def tasks() -> list[Suite]:
@@ -144,11 +148,19 @@ class _Entry(NamedTuple):
 _SUITES = {
     'toy': _Entry(_make_toy, ('catch', 'reach'), 'numpy'),
     'dummy': _Entry(_make_dummy, ('disc', 'cont', 'mixed'), 'numpy'),
-    'gym': _Entry(_make_gym, ('<id of any Gymnasium environment>',), 'gymnasium'),
+    'gym': _Entry(_make_gym, catalog.GYM, 'gymnasium'),
     'atari': _Entry('atari:Atari', catalog.ATARI, 'ale_py', 'atari'),
     'atari100k': _Entry('atari:atari100k', catalog.ATARI100K, 'ale_py', 'atari'),
     'dmc': _Entry('dmc:DMC', catalog.DMC, 'dm_control', 'dmc'),
     'crafter': _Entry('crafter:Crafter', catalog.CRAFTER, 'crafter', 'crafter'),
+    'minigrid': _Entry(
+        'minigrid:make_minigrid', catalog.MINIGRID, 'minigrid', 'minigrid'
+    ),
+    'memorymaze': _Entry(
+        'memory_maze:make_memory_maze', catalog.MEMORY_MAZE, 'memory_maze', 'memorymaze'
+    ),
+    'bsuite': _Entry('bsuite:make_bsuite', catalog.BSUITE, 'bsuite', 'bsuite'),
+    'procgen': _Entry('procgen:ProcGen', catalog.PROCGEN, 'procgen', 'procgen'),
 }
 
 

@@ -1,52 +1,59 @@
 """Rendering for MuJoCo: which library draws, decided before MuJoCo is loaded."""
 
+import contextlib
 import importlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..core.errors import ConfigError
-from .extras import require
 
-__all__ = ['choose', 'load_suite']
+__all__ = ['choose', 'load', 'use_renderer']
 
 VARIABLE = 'MUJOCO_GL'
 NONE = 'disabled'
-BACKENDS = ('egl', 'osmesa')  # on the GPU; on the CPU
+BACKENDS = ('egl', 'osmesa')  # on the GPU or the CPU; on the CPU
 PROBE = 'import mujoco; mujoco.GLContext(64, 64).make_current()'
 PROBE_TIMEOUT = 60.0  # seconds
 
 HELP = (
     'Images of MuJoCo need a library that draws without a screen, and neither EGL nor '
-    'OSMesa works here. On Debian and Ubuntu: apt-get install libegl1 (with a GPU) or '
-    'apt-get install libosmesa6 (without). Tasks without images need neither: '
+    'OSMesa works here. On Debian and Ubuntu: apt-get install libegl1 or apt-get '
+    'install libosmesa6. Tasks of DMC without images need neither: '
     '--env.dmc.image False --env.dmc.proprio True.'
 )
 
 
-def load_suite(draws: bool) -> Any:
-    """The module `dm_control.suite`, with a renderer if `draws`, else without any.
+def load(module: str, draws: bool) -> Any:
+    """Imports a module that uses MuJoCo, with a renderer if `draws`, else without any.
 
     MuJoCo reads its variable when it is loaded, so one process has one answer.
     """
     if draws:
-        _set_backend()
-        return importlib.import_module('dm_control.suite')
-    require('dm_control', 'dmc')
-    unset = VARIABLE not in os.environ and 'mujoco' not in sys.modules
-    if unset:
-        os.environ[VARIABLE] = NONE
-    try:
-        return importlib.import_module('dm_control.suite')
-    finally:
-        if unset:  # Child processes decide for themselves.
-            del os.environ[VARIABLE]
+        use_renderer()
+        return importlib.import_module(module)
+    with _without_renderer():
+        return importlib.import_module(module)
 
 
-def choose() -> str:
+def use_renderer() -> None:
+    """Decides what draws in this process and its children, before MuJoCo is loaded."""
+    if VARIABLE in os.environ:
+        return
+    if 'mujoco' in sys.modules:
+        raise ConfigError(
+            'MuJoCo was loaded in this process for a task without images and cannot '
+            f'draw any more. Use another process, or set {VARIABLE} to one of '
+            f'{", ".join(BACKENDS)} before.'
+        )
+    os.environ[VARIABLE] = choose()
+
+
+def choose(backends: Sequence[str] = BACKENDS) -> str:
     """The first library that can draw here, found out in a process of its own."""
-    for backend in BACKENDS:
+    for backend in backends:
         done = subprocess.run(
             [sys.executable, '-c', PROBE],
             env={**os.environ, VARIABLE: backend},
@@ -58,14 +65,13 @@ def choose() -> str:
     raise ConfigError(HELP)
 
 
-def _set_backend() -> None:
-    require('dm_control', 'dmc')
-    if VARIABLE in os.environ:
+@contextlib.contextmanager
+def _without_renderer() -> Iterator[None]:
+    if VARIABLE in os.environ or 'mujoco' in sys.modules:
+        yield
         return
-    if 'mujoco' in sys.modules:
-        raise ConfigError(
-            'MuJoCo was loaded in this process for a task without images and cannot '
-            f'draw any more. Use another process, or set {VARIABLE} to one of '
-            f'{", ".join(BACKENDS)} before.'
-        )
-    os.environ[VARIABLE] = choose()
+    os.environ[VARIABLE] = NONE
+    try:
+        yield
+    finally:  # Child processes decide for themselves.
+        del os.environ[VARIABLE]

@@ -29,17 +29,6 @@ WHOLE = ('main.py', 'folder.py', 'demo.py', 'sinks.py')
 METHODS = {'flat', 'get', 'items', 'partition', 'update'}  # not options
 
 
-# One task of each suite: settings are read by what makes them.
-TASKS = (
-    'toy_catch',
-    'dummy_disc',
-    'gym_CartPole-v1',
-    'atari_pong',
-    'atari100k_pong',
-    'crafter_reward',
-    'dmc_cartpole_swingup',
-)
-
 # Options that nobody reads, though others of the same name or group are read: if the
 # recorder missed these, it would miss real ones.
 DECOYS = {'agent.dec.symlog', 'agent.cont.bins', 'jax.seed'}
@@ -156,8 +145,11 @@ def reads(tmp_path_factory):
     found = record(f'{base} --task dummy_mixed {image}', trace_agent)
     shares = '--replay.fracs.uniform 0.4 --replay.fracs.priority 0.3'
     shares += ' --replay.fracs.recency 0.3'
-    for task in TASKS:
+    for task in ('toy_catch', 'dummy_disc', 'gym_CartPole-v1'):
         found |= record(f'{base} --task {task} {shares}', build_parts)
+    for suite in embodied.envs.tasks():
+        settings = embodied.envs.registry.settings_of(suite.suite)
+        found |= {f'env.{suite.suite}.{name}' for name in settings}
     for module in WHOLE:
         path = PACKAGES[0] / module
         found |= {'.'.join(parts) for parts, _ in chains(path, {'config'})}
