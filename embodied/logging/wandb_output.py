@@ -9,8 +9,9 @@ import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import wandb
 
 from .logger import Entry, scalars
@@ -20,6 +21,7 @@ __all__ = ['WandbOutput']
 
 STEP = 'env_step'  # the axis of all curves
 ID_BYTES = 4
+BINS = 64  # of a histogram
 
 
 class WandbOutput:
@@ -29,7 +31,7 @@ class WandbOutput:
         self,
         logdir: str | os.PathLike,
         project: str,
-        mode: str = 'online',
+        mode: Literal['online', 'offline'] = 'online',
         config: Mapping[str, Any] | None = None,
         fps: int = 15,
     ):
@@ -58,7 +60,8 @@ class WandbOutput:
             if isinstance(value, str):
                 values[name] = value
             elif value.ndim == 1 and value.size:
-                values[name] = wandb.Histogram(value)
+                finite = value[np.isfinite(value)]
+                values[name] = wandb.Histogram(np_histogram=np.histogram(finite, BINS))
             elif value.ndim == 3 and value.size:
                 values[name] = wandb.Image(frames(value)[0])
             elif value.ndim == 4 and value.size:

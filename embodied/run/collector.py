@@ -6,6 +6,7 @@ from typing import Any
 from ..core import base
 from ..core.driver import Driver
 from .episodes import Episodes
+from .filming import Filming
 from .progress import Progress
 from .store import Store
 
@@ -22,11 +23,13 @@ class Collector:
         store: Store,
         episodes: Episodes,
         progress: Progress,
+        filming: Filming,
     ):
         self._driver = driver
         self._store = store
         self._episodes = episodes
         self._progress = progress
+        self._filming = filming
         self._policy = functools.partial(agent.policy, mode='train')
         driver.on_batch(self._take)
         driver.reset(agent.init_policy)
@@ -46,3 +49,6 @@ class Collector:
         self._progress.played(len(workers))
         for worker, result in self._episodes.follow(trans, workers):
             self._episodes.record(worker, result)
+        film = self._filming.add(trans, workers)
+        if film:
+            self._episodes.show(film)

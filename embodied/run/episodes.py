@@ -39,6 +39,11 @@ class Episodes:
         step = int(self._logger.step)
         self._scores.add(step, result, worker, self._is_eval)
 
+    def show(self, film: base.Batch) -> None:
+        """Logs a film {key: [T, H, W, C]} of an episode."""
+        named = {f'film/{key}': video for key, video in film.items()}
+        self._logger.add(named, prefix=self._prefix)
+
     @property
     def abandoned(self) -> int:
         """Episodes so far that began and never ended."""

@@ -21,8 +21,9 @@ POSITIVE = (
     'consec_report',
     'report_batches',
     'keep',
+    'film_frames',
 )
-NOT_NEGATIVE = ('steps', 'duration', 'replay_context', 'eval_envs')
+NOT_NEGATIVE = ('steps', 'duration', 'replay_context', 'eval_envs', 'film_every')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +57,8 @@ class Settings:
     eval_every: int = 10_000
     env_processes: bool = True
     keep: int = 1
+    film_every: float = 60.0
+    film_frames: int = 300
 
     @classmethod
     def read(cls, args: Mapping[str, Any]) -> 'Settings':

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from ..core.signals import StopSignals
 from ..logging import EventFile, ScoreFile
 from .collector import Collector
 from .episodes import Episodes
+from .filming import Filming
 from .learner import Learner
 from .meters import Averages, Speed, usage
 from .progress import Progress, say_finished
@@ -25,6 +27,8 @@ from .settings import Settings
 from .store import Store
 
 __all__ = ['TrainLoop', 'announce_finished', 'open_driver', 'train']
+
+FOR_EVER = math.inf  # seconds; here environments wait for each other anyway
 
 
 def train(
@@ -89,6 +93,7 @@ class TrainLoop:
             self.store,
             Episodes(self.logger, self.scores, prefix='episode'),
             self.progress,
+            Filming(settings.film_every, settings.film_frames, FOR_EVER),
         )
         self.learner = Learner(
             self.agent, make_stream(replay, 'train'), self.store, settings.batch_size

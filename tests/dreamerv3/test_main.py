@@ -7,6 +7,7 @@ import sys
 
 import elements
 import pytest
+from PIL import Image
 
 import embodied
 from dreamerv3 import config as config_lib
@@ -219,6 +220,15 @@ def test_console_shows_single_lines_and_nothing_else(tmp_path, capfd):
     assert len(lines) > 10
     assert all(line.startswith('step ') for line in lines)
     assert lines[-1].startswith('step 600  score ')
+
+
+def test_run_leaves_videos_of_episodes(tmp_path):
+    flags = ['--logger.outputs', 'video', '--logdir', str(tmp_path)]
+    assert main(['train', *FAST, *flags]) == 0
+    names = {p.name.partition('-')[0] for p in (tmp_path / 'videos').iterdir()}
+    assert names == {'episode_film_image'}
+    with Image.open(next((tmp_path / 'videos').glob('*.gif'))) as film:
+        assert film.n_frames == 8
 
 
 def test_quiet_run_prints_nothing(tmp_path, capfd):

@@ -19,7 +19,7 @@ from ...transport import (
     ServerInterface,
     current_requests,
 )
-from .filming import Filming
+from ..filming import Filming
 from .inserts import Inserts, Progress
 from .journal import Journal
 from .links import make_client, make_server

@@ -6,8 +6,8 @@ import numpy as np
 
 from ...core import base
 from ...core.clock import LocalClock
+from ..filming import Filming
 from ..meters import Averages, Speed
-from .filming import Filming
 from .outbox import Outbox
 
 __all__ = ['Journal']

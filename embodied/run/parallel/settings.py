@@ -58,8 +58,6 @@ class ParallelSettings(Settings):
     prefetch: int = 2
     update_queue: int = 8
     deterministic: bool = False
-    film_every: float = 60.0
-    film_frames: int = 300
     grace: float = 60.0
     max_restarts: int = 5
     hang_timeout: float = 120.0
@@ -112,10 +110,8 @@ class ParallelSettings(Settings):
             'actor_threads': 1,
             'prefetch': 1,
             'update_queue': 1,
-            'film_frames': 1,
             'max_wait': 0.0,
             'episode_timeout': 0.0,
-            'film_every': 0.0,
             'grace': 0.0,
             'max_restarts': 0,
             'hang_timeout': 0.0,

@@ -5,8 +5,8 @@ import time
 
 import numpy as np
 
-from ...core import base
-from ...core.clock import LocalClock
+from ..core import base
+from ..core.clock import LocalClock
 
 __all__ = ['Filming']
 
