@@ -14,7 +14,6 @@ from typing import NamedTuple
 import elements
 import numpy as np
 
-import embodied
 from embodied.logging import JsonlOutput, Logger
 from embodied.replay import Replay
 from embodied.replay.inspection import Inspection
@@ -63,13 +62,17 @@ ARGS = {
     'debug': False,
     'grace': 30.0,
     'max_restarts': 20,
+    'pace': 0.0,
     'pause': '',  # where the agent waits, see PausedAgent
     'pause_seconds': 0.0,
 }
 
 
 class Env:
-    """Episodes of a fixed length; shows the number of each transition."""
+    """Episodes of a fixed length; shows the number of each transition.
+
+    pace: seconds that a step takes.
+    """
 
     obs_space = {
         'number': elements.Space(np.int64),
@@ -84,12 +87,14 @@ class Env:
         'reset': elements.Space(bool),
     }
 
-    def __init__(self, index):
+    def __init__(self, pace, index):
+        self.pace = pace
         name = int.from_bytes(os.urandom(8)) >> (COUNT_BITS + 1)
         self.number = name << COUNT_BITS
         self.step_index = 0
 
     def step(self, action):
+        threading.Event().wait(self.pace)
         self.step_index = 0 if action['reset'] else self.step_index + 1
         self.number += 1
         last = self.step_index == EPISODE
@@ -189,36 +194,33 @@ class Slow:
         return (str, ())
 
 
-class AuditedReplay(Replay):
-    """Writes down every row before anybody is told that it was stored."""
+def audited(replay, logdir):
+    """The replay, which writes down every row before anybody hears of it."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    file = os.open(audit_path(logdir), flags, 0o644)
+    add_batch = replay.add_batch
 
-    def __init__(self, logdir, **options):
-        super().__init__(**options)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        self._audit = os.open(audit_path(logdir), flags, 0o644)
-
-    def add_batch(self, steps, workers, serials=None):
-        super().add_batch(steps, workers, serials)
+    def add_and_note(steps, workers, serials=None):
+        add_batch(steps, workers, serials)
         rows = np.zeros(len(workers), ROW)
         rows['stream'], rows['serial'] = workers, serials
         rows['number'] = steps.get('number', 0)
         # One call: a killed process has written all of it or nothing.
-        os.write(self._audit, rows.tobytes())
+        os.write(file, rows.tobytes())
 
-    def close(self):
-        super().close()
-        os.close(self._audit)
+    replay.add_batch = add_and_note
+    return replay
 
 
 def make_replay(logdir):
-    return AuditedReplay(
-        logdir,
+    replay = Replay(
         length=LENGTH + CONTEXT,
         capacity=1_000_000,
         directory=Path(logdir) / 'replay',
         chunksize=256,
         online=True,
     )
+    return audited(replay, logdir)
 
 
 def make_eval_replay():
@@ -281,8 +283,8 @@ def run(logdir, **changes):
         bind(PausedAgent, logdir, args.pause, args.pause_seconds),
         bind(make_replay, logdir),
         make_eval_replay,
-        Env,
-        Env,
+        bind(Env, args.pace),
+        bind(Env, args.pace),
         make_stream,
         bind(make_logger, logdir),
         args,
@@ -299,5 +301,4 @@ if __name__ == '__main__':
     # As a module of its own, so that roles can import what they are given.
     import fault_parts
 
-    assert embodied
     fault_parts.main()

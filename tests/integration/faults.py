@@ -50,9 +50,9 @@ class FaultyRun:
         """Those of this start of the run, oldest first."""
         return self._read()[self._seen :]
 
-    def await_event(self, condition, seconds=SECONDS):
-        """The first event for which the condition holds."""
-        find = lambda: next((x for x in self.events() if condition(x)), None)
+    def await_event(self, condition, seconds=SECONDS, since=0):
+        """The first event, after so many, for which the condition holds."""
+        find = lambda: next((x for x in self.events()[since:] if condition(x)), None)
         return self._events.await_that(lambda: find() or self._check(), seconds)
 
     def await_running(self, role, after=None, seconds=SECONDS):
@@ -79,6 +79,13 @@ class FaultyRun:
         self._audit.await_that(
             lambda: self.stored >= goal or self._check(), seconds=seconds
         )
+
+    def await_steps_or_end(self, more, seconds=SECONDS):
+        """The same, unless the run ends before: whether it has ended."""
+        goal = self.stored + more
+        ended = lambda: self.launcher.poll() is not None
+        self._audit.await_that(lambda: self.stored >= goal or ended(), seconds)
+        return ended()
 
     def wait(self, seconds=SECONDS):
         """Exit code of the launcher."""
