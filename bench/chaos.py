@@ -113,7 +113,7 @@ def kill_everything(logdir: Path, times: int, agent: str, rng: random.Random) ->
     for _ in range(times):
         with FaultyRun(logdir, *flags, script=script) as run:
             begin = time.monotonic()
-            if run.await_steps_or_end(rng.randrange(1, 200)):
+            if run.await_steps_or_end(rng.randrange(1, 200), 10 * DEADLINE):
                 break
             starts.append(time.monotonic() - begin)
             threading.Event().wait(rng.uniform(0.0, 3.0))

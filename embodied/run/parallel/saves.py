@@ -96,7 +96,8 @@ class Saves:
         self._counters = counters
         self._asked: dict[str, Future] = {}  # whose answers were not taken yet
         self._deadline: float | None = None  # for them, when a save has begun
-        self._manifest = Manifest.read(folder)
+        manifest = Manifest.read(folder)
+        self._saves, self._counts = dict(manifest.saves), dict(manifest.counters)
 
     @property
     def busy(self) -> bool:
@@ -105,6 +106,7 @@ class Saves:
 
     def begin(self) -> None:
         """Tells the others to save; the agent follows by `advance`."""
+        self._take_answers()
         for role in PEERS:
             if role not in self._asked:  # A late answer is good for the next save.
                 self._asked[role] = self._ask(role)
@@ -114,37 +116,41 @@ class Saves:
         """Saves the agent if the others have done so or took too long; never waits."""
         if self._deadline is None:
             return
-        late = time.monotonic() > self._deadline
-        if late or all(answer.done() for answer in self._asked.values()):
+        self._take_answers()
+        if not self._asked or time.monotonic() > self._deadline:
             self.save_agent(step)
 
     def await_peers(self) -> int:
-        """Has the others save and waits for them: the steps that replay holds, 0 if it
-        does not answer. For the last save, which `save_agent` ends."""
+        """Has the others save and waits for them: the steps that replay holds, as far
+        as it answers. For the last save, which `save_agent` ends."""
+        self._take_answers(PATIENCE / 2)  # to a save before, which knows less
         self.begin()
-        assert self._deadline is not None
-        for role, answer in self._asked.items():
-            try:
-                answer.result(max(0.0, self._deadline - time.monotonic()))
-            except Timeout:
-                print(f'The {role} does not answer and may not have been saved.')
-        replay = self._asked['replay']
-        return int(replay.result()['counters']['steps']) if replay.done() else 0
+        for role in self._take_answers(PATIENCE / 2):
+            print(f'The {role} does not answer and may not have been saved.')
+        return self._counts.get('steps', 0)
 
     def save_agent(self, step: int, ended: bool = False) -> None:
         """Writes the agent, and the manifest after it, in the background."""
         self._deadline = None
-        saves, counters = dict(self._manifest.saves), dict(self._manifest.counters)
-        for role in [role for role, answer in self._asked.items() if answer.done()]:
-            answer: Any = self._asked.pop(role).result()
-            saves[role] = str(answer['version'])
-            # Numbers come as arrays over portal.
-            counters.update({k: int(v) for k, v in answer['counters'].items()})
-        counters.update(self._counters())
-        manifest = lambda agent: Manifest({**saves, AGENT: agent}, counters, ended)
+        self._counts.update(self._counters())
+        saves, counts = dict(self._saves), dict(self._counts)
+        manifest = lambda agent: Manifest({**saves, AGENT: agent}, counts, ended)
         self._checkpoint.save(step, lambda version: self._note(manifest(version)))
+
+    def _take_answers(self, timeout: float = 0.0) -> list[str]:
+        """Takes note of the saves that were made: the roles that did not answer."""
+        deadline = time.monotonic() + timeout
+        for role in list(self._asked):
+            try:
+                answer = self._asked[role].result(max(0.0, deadline - time.monotonic()))
+            except Timeout:
+                continue
+            del self._asked[role]
+            self._saves[role] = str(answer['version'])
+            # Numbers come as arrays over portal.
+            self._counts.update({k: int(v) for k, v in answer['counters'].items()})
+        return list(self._asked)
 
     def _note(self, manifest: Manifest) -> None:
         manifest.write(self._folder)
-        self._manifest = manifest
         vitals().has_saved()

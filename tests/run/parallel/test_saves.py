@@ -11,6 +11,8 @@ from embodied.run.parallel.manifest import Manifest
 from embodied.run.parallel.saves import Saves
 from embodied.transport import Future
 
+COUNTERS = {'replay': 'steps', 'logger': 'logger_step'}
+
 
 class Part:
     """Saves one number."""
@@ -43,6 +45,7 @@ class Run:
         self.parts = {role: Part() for role in ('agent', 'replay', 'logger')}
         self.checkpoints = {role: self.open(role) for role in self.parts}
         self.futures = {}
+        self.answers_at_once = False
         self.saves = Saves(self.checkpoints['agent'], folder, self.ask, self.counters)
 
     def open(self, role):
@@ -56,6 +59,8 @@ class Run:
 
     def ask(self, role):
         self.futures[role] = Future(Patient())
+        if self.answers_at_once:
+            self.answer(role)
         return self.futures[role]
 
     def train(self):
@@ -66,7 +71,7 @@ class Run:
         self.save(role)
         value = {
             'version': self.checkpoints[role].version,
-            'counters': {f'{role}_steps': self.parts[role].value},
+            'counters': {COUNTERS[role]: self.parts[role].value},
         }
         self.futures[role].complete(value)
 
@@ -101,8 +106,7 @@ def test_the_agent_saves_after_the_others_and_the_manifest_names_all(tmp_path):
     assert not run.saves.busy
     manifest = Manifest.read(tmp_path)
     assert manifest.saves == {k: v.version for k, v in run.checkpoints.items()}
-    counters = {'updates': 1, 'replay_steps': 1, 'logger_steps': 1}
-    assert manifest.counters == counters
+    assert manifest.counters == {'updates': 1, 'steps': 1, 'logger_step': 1}
     assert run.restart() == dict.fromkeys(run.parts, 1)
 
 
@@ -145,13 +149,29 @@ def test_a_peer_that_is_away_does_not_keep_the_agent_from_saving(tmp_path, monke
     assert run.restart() == {'agent': 2, 'replay': 1, 'logger': 2}
     # Its answer comes late and is taken by the next save.
     late = run.futures['replay']
-    run.answer('replay')
     run.saves.begin()
     assert run.futures['replay'] is late
+    run.answer('replay')
     run.answer('logger')
     run.saves.advance(0)
     run.checkpoints['agent'].wait()
     assert run.restart()['replay'] == 2
+
+
+def test_the_last_save_takes_no_answer_to_a_save_before(tmp_path):
+    run = Run(tmp_path)
+    run.train()
+    run.saves.begin()
+    for role in ('replay', 'logger'):
+        run.answer(role)
+    old = dict(run.futures)
+    run.train()
+    run.answers_at_once = True
+    assert run.saves.await_peers() == 2
+    assert old['replay'] is not run.futures['replay']
+    run.saves.save_agent(0, ended=True)
+    run.checkpoints['agent'].wait()
+    assert Manifest.read(tmp_path).counters['steps'] == 2
 
 
 def test_a_manifest_that_cannot_be_read_is_named(tmp_path):
