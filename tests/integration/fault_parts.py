@@ -40,6 +40,7 @@ ARGS = {
     'envs_per_worker': 2,
     'eval_envs': 0,
     'eval_eps': 1,
+    'eval_every': 1e4,
     'steps': 1e9,
     'duration': 0.0,
     'train_ratio': 64.0,

@@ -9,7 +9,7 @@ import psutil
 import pytest
 from faults import FaultyRun, check_folder, check_ratio
 
-ROLES = ('env0', 'logger', 'replay', 'agent')
+ROLES = ('env0', 'env4', 'logger', 'replay', 'agent')  # env4 evaluates
 RATIO = 64.0
 SHARED_MEMORY = '/dev/shm/'
 
@@ -34,7 +34,8 @@ def finish(run):
 
 
 def test_each_role_comes_back_when_it_is_killed(tmp_path):
-    with FaultyRun(tmp_path) as run:
+    flags = ('--eval_envs', '1', '--eval_every', '100')
+    with FaultyRun(tmp_path, *flags) as run:
         for role in ROLES:
             run.await_running(role)
         run.await_steps()
