@@ -114,21 +114,27 @@ class Index:
         """Whether rows start an item."""
         return self._before(starts, 'stop')
 
-    def extend(self, positions: Array) -> Array:
-        """Notes one new row per stream; returns the starts that they complete."""
-        ordinals, indices = split(positions)
+    def extend(self, ordinals: Array, indices: Array) -> tuple[Array, Array]:
+        """Notes one new row per stream.
+
+        Returns the positions of the rows and of the starts that they complete, or NONE.
+        """
         rows, table = ordinals - self.base, self._table
+        positions = (ordinals << SHIFT) | indices
         table['fill'][rows] = indices + 1
         self._sums = None
-        stops = indices + 2 - self.length
+        stops = indices + (2 - self.length)
         if stops.min() > 0:  # the usual case: all of them start in the same chunk
             table['stop'][rows] = stops
-            there = stops > table['first'][rows]
-            return np.where(there, positions + 1 - self.length, NONE)
+            starts = positions + (1 - self.length)
+            gone = stops <= table['first'][rows]
+            if gone.any():
+                starts[gone] = NONE
+            return positions, starts
         starts = self.shift(positions, 1 - self.length)
         ordinals, indices = split(starts[starts != NONE])
         table['stop'][ordinals - self.base] = indices + 1
-        return starts
+        return positions, starts
 
     def restore(self, ordinal: int, first: int, fill: int) -> None:
         row = ordinal - self.base

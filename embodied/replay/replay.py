@@ -18,7 +18,7 @@ from .index import NONE
 from .loader import load_folder, load_source, refuse_difference
 from .online import OnlineQueue
 from .reader import Reader
-from .schema import CONTEXT_KEYS, Schema, stored
+from .schema import CONTEXT_KEYS, Schema
 from .selector import Selector
 from .selectors import Uniform
 from .store import Store
@@ -123,9 +123,8 @@ class Replay(base.Replay):
         """
         names = np.asarray(workers, np.int64).tolist()
         numbers = None if serials is None else np.asarray(serials, np.int64)
-        arrays = stored(steps)
         with self._lock:
-            arrays = self._fit(arrays, len(names))
+            arrays = self._fit(steps, len(names))
             if len(set(names)) == len(names):
                 self._append(arrays, names, numbers)
                 return
@@ -265,18 +264,12 @@ class Replay(base.Replay):
             if self._online is not None:
                 self._online.catch_up(self._store, slot, count)
 
-    def _fit(self, arrays: base.Batch, count: int) -> base.Batch:
-        for key, value in arrays.items():
-            if not value.ndim or len(value) != count:
-                raise ReplayError(
-                    f"add_batch got {count} workers but the key '{key}' has the shape "
-                    f'{value.shape}: its first axis must have one row per worker.'
-                )
+    def _fit(self, steps: Mapping[str, Any], count: int) -> base.Batch:
         if not self._checked:
-            self._check_schema(Schema.of(arrays, self._context_keys))
+            self._check_schema(Schema.of(steps, count, self._context_keys))
             self._checked = True
         assert self._store.schema is not None
-        return self._store.schema.fit(arrays)
+        return self._store.schema.fit(steps, count)
 
     def _check_schema(self, schema: Schema) -> None:
         allocator = self._store.allocator

@@ -57,10 +57,14 @@ class Schema:
         self.columns = {c.name: c for c in sorted(columns, key=lambda c: c.name)}
 
     @classmethod
-    def of(cls, steps: Batch, context_keys: Sequence[str]) -> 'Schema':
-        """Schema of [N, ...] arrays; refuses what cannot lie in a file."""
+    def of(
+        cls, steps: Mapping[str, Any], count: int, context_keys: Sequence[str]
+    ) -> 'Schema':
+        """Schema of [count, ...] arrays; refuses what cannot lie in a file."""
         columns = []
-        for name, value in steps.items():
+        for name in kept(steps):
+            value = np.asarray(steps[name])
+            check_rows(name, value, count)
             if value.dtype.hasobject or value.dtype.kind not in 'biufc':
                 raise ReplayError(
                     f"Replay cannot store the key '{name}' of dtype {value.dtype}: "
@@ -106,18 +110,14 @@ class Schema:
                 lines.append(f'{name}: {mine or "absent"} -> {theirs or "absent"}')
         return lines
 
-    def fit(self, steps: Batch) -> Batch:
-        """The same steps in the dtypes of the schema; refuses other keys or shapes."""
-        if steps.keys() != self.columns.keys():
-            missing = sorted(self.columns.keys() - steps.keys())
-            extra = sorted(steps.keys() - self.columns.keys())
-            raise ReplayError(
-                f'A step does not have the keys of the steps before it: missing '
-                f'{missing}, new {extra}. All steps of one replay need the same keys.'
-            )
+    def fit(self, steps: Mapping[str, Any], count: int) -> Batch:
+        """Rows [count, ...] of all columns; refuses other keys, shapes or dtypes."""
         result = {}
         for name, column in self.columns.items():
-            value = steps[name]
+            if name not in steps:
+                raise self._wrong_keys(steps)
+            value = result[name] = np.asarray(steps[name])
+            check_rows(name, value, count)
             if value.shape[1:] != column.shape or (
                 value.dtype != column.dtype
                 and not np.can_cast(value.dtype, column.dtype, 'same_kind')
@@ -126,17 +126,30 @@ class Schema:
                     f"The key '{name}' of a step is {value.dtype}"
                     f'{list(value.shape[1:])} but the replay holds {column}.'
                 )
-            result[name] = value
+        if len(steps) > len(result) and kept(steps) != result.keys():
+            raise self._wrong_keys(steps)
         return result
 
+    def _wrong_keys(self, steps: Mapping[str, Any]) -> ReplayError:
+        missing = sorted(self.columns.keys() - steps.keys())
+        extra = sorted(kept(steps) - self.columns.keys())
+        return ReplayError(
+            f'A step does not have the keys of the steps before it: missing '
+            f'{missing}, new {extra}. All steps of one replay need the same keys.'
+        )
 
-def stored(steps: Mapping[str, Any]) -> dict[str, Array]:
-    """Arrays of the keys that replay keeps, in the order of their names."""
-    return {
-        key: np.asarray(steps[key])
-        for key in sorted(steps)
-        if not key.startswith(LOG_PREFIX)
-    }
+
+def kept(steps: Mapping[str, Any]) -> set[str]:
+    """Keys that replay keeps."""
+    return {key for key in steps if not key.startswith(LOG_PREFIX)}
+
+
+def check_rows(name: str, value: Array, count: int) -> None:
+    if not value.ndim or len(value) != count:
+        raise ReplayError(
+            f"add_batch got {count} workers but the key '{name}' has the shape "
+            f'{value.shape}: its first axis must have one row per worker.'
+        )
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

@@ -218,10 +218,16 @@ def _describe(memory: Any, size: int) -> SegmentSpec:
 def _anonymous(nbytes: int) -> mmap.mmap:
     # Private: shared memory gets no large pages, and forks must not write to it.
     memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    # Large pages make reads at random places faster; small segments would waste them.
-    if nbytes >= LARGE and hasattr(mmap, 'MADV_HUGEPAGE'):
-        memory.madvise(mmap.MADV_HUGEPAGE)
+    _advise(memory, nbytes)
     return memory
+
+
+def _advise(memory: mmap.mmap, nbytes: int) -> None:
+    """Asks for large pages: streams that take turns would fault on every small one,
+    which costs more than copying the rows. Small segments would waste them.
+    """
+    if nbytes >= LARGE and hasattr(mmap, 'MADV_HUGEPAGE'):
+        memory.madvise(mmap.MADV_HUGEPAGE, 0, nbytes)
 
 
 def _reserve(path: Path, spec: SegmentSpec) -> mmap.mmap:
@@ -232,7 +238,9 @@ def _reserve(path: Path, spec: SegmentSpec) -> mmap.mmap:
             os.posix_fallocate(fd, 0, spec.nbytes)
         else:
             os.truncate(fd, spec.nbytes)
-        return mmap.mmap(fd, spec.nbytes)
+        memory = mmap.mmap(fd, spec.nbytes)
+        _advise(memory, spec.latent_body)
+        return memory
     except OSError:
         path.unlink()
         raise

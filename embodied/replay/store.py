@@ -6,7 +6,7 @@ Not safe for several threads by itself: `Replay` holds a lock around every call.
 
 import heapq
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from embodied.core.base import Array, Batch
 from embodied.core.errors import ReplayError
 
 from .allocator import Allocator
+from .front import Front, FrontPart
 from .index import NONE, Index, join, split
-from .schema import ORDER, SERIAL, VERSION, Schema
+from .schema import ORDER, VERSION, Schema
 from .segment import LOST, Segment
 from .streams import StreamTable
 
@@ -72,6 +73,7 @@ class Store:
         self.next_order = 0
         self.next_ordinal = 0
         self._ages: list[tuple[int, int]] = []  # heap of (order of first row, ordinal)
+        self._front: Front | None = None  # of the last insert, while it is good
         self._quantum = max(1, (capacity or 0) // EVICT_SHARE)
 
     @property
@@ -86,25 +88,27 @@ class Store:
         Rows whose serial number is not above the last of their stream are already
         there and skipped.
         """
-        slots = self.streams.slots(workers)
-        last = self.streams.serial[slots]
+        front = self._find_front(workers)
+        last = self.streams.serial[front.slots]
         if serials is None:
             serials = last + 1
         elif not (serials > last).all():
             fresh = np.flatnonzero(serials > last)
+            if not len(fresh):
+                return Appended(fresh, fresh, fresh, [])
             steps = {key: value[fresh] for key, value in steps.items()}
-            slots, serials = slots[fresh], serials[fresh]
-        if not len(slots):
-            return Appended(slots, slots, slots, [])
-        evicted = self._make_chunks(slots)
-        ordinals = self.streams.ordinal[slots]
-        indices = self.index.fills(ordinals)
-        self._write(ordinals, indices, steps, serials)
-        positions = join(ordinals, indices)
-        starts = self.index.extend(positions)
-        self._note(slots, ordinals, indices, serials)
-        evicted += self.trim()
-        return Appended(positions, starts, self.streams.count[slots], evicted)
+            workers, serials = [workers[i] for i in fresh], serials[fresh]
+            front = self._find_front(workers)
+        evicted: list[Evicted] = []
+        if not front.room:
+            evicted = self._make_chunks(front.slots)
+            front = self._find_front(workers)
+        orders = np.arange(self.next_order, self.next_order + len(workers))
+        indices = front.write(steps, serials, orders)
+        positions, starts = self.index.extend(front.ordinals, indices)
+        self._note(front, indices, serials)
+        counts = self.streams.count[front.slots]
+        return Appended(positions, starts, counts, evicted + self.trim())
 
     def plan(self, starts: Array, length: int) -> list[Piece]:
         """Where the rows of the sequences from `starts` lie, in order."""
@@ -251,6 +255,7 @@ class Store:
 
     def drop_dead(self, ordinal: int) -> None:
         """Forgets a chunk without rows and frees its segment if it was the last."""
+        self._front = None
         row = ordinal - self.index.base
         self.streams.leave(int(self.index.table['stream'][row]), ordinal)
         number = int(self.index.table['segment'][row])
@@ -287,6 +292,7 @@ class Store:
         ordinal = self.next_ordinal
         number, place = self.allocator.take(ordinal, stream, prev)
         self.next_ordinal += 1
+        self._front = None
         self.index.add(ordinal, stream, prev, number, place)
         if prev != NONE:
             row = prev - self.index.base
@@ -294,31 +300,31 @@ class Store:
             before.table['next'][self.index.table['slot'][row]] = ordinal
         self.streams.ordinal[slot] = ordinal
 
-    def _write(
-        self, ordinals: Array, indices: Array, steps: Batch, serials: Array
-    ) -> None:
-        orders = self.next_order + np.arange(len(ordinals))
-        for segment, which, slots, at in self.groups(join(ordinals, indices)):
-            rows: Any = slice(None) if len(which) == len(ordinals) else which
-            columns = segment.columns
-            columns[SERIAL.name][slots, at] = serials[rows]
-            columns[ORDER.name][slots, at] = orders[rows]
-            for name, value in steps.items():
-                columns[name][slots, at] = value[rows]
-            # After the data: a row that is torn by a crash does not count.
-            segment.table['committed'][slots] = at + 1
-            segment.dirty = True
+    def _find_front(self, workers: list[int]) -> Front:
+        """The front of these streams; without room where one has no chunk to fill."""
+        if self._front is not None and self._front.workers == workers:
+            return self._front
+        slots = self.streams.slots(workers)
+        ordinals = self.streams.ordinal[slots]
+        size = self.allocator.chunksize
+        if (ordinals == NONE).any():
+            full = np.full(len(slots), size)
+            return Front(workers, slots, ordinals, full, size, [])
+        fills = self.index.fills(ordinals)
+        parts = [
+            FrontPart(segment, which if len(which) < len(slots) else slice(None), at)
+            for segment, which, at, _ in self.groups(join(ordinals, fills))
+        ]
+        self._front = Front(workers, slots, ordinals, fills, size, parts)
+        return self._front
 
-    def _note(
-        self, slots: Array, ordinals: Array, indices: Array, serials: Array
-    ) -> None:
-        self.streams.serial[slots] = serials
-        self.streams.count[slots] += 1
-        begun = np.flatnonzero(indices == 0)
-        for i in begun.tolist():
-            heapq.heappush(self._ages, (self.next_order + i, int(ordinals[i])))
-        self.next_order += len(slots)
-        self.rows += len(slots)
+    def _note(self, front: Front, indices: Array, serials: Array) -> None:
+        self.streams.serial[front.slots] = serials
+        self.streams.count[front.slots] += 1
+        for i in np.flatnonzero(indices == 0).tolist():
+            heapq.heappush(self._ages, (self.next_order + i, int(front.ordinals[i])))
+        self.next_order += len(indices)
+        self.rows += len(indices)
 
     def _evict_rows(self, count: int) -> list[Evicted]:
         evicted = []

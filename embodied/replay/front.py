@@ -1,0 +1,61 @@
+"""Front of several streams: the chunks they write to, and where their next rows go."""
+
+from typing import NamedTuple
+
+from embodied.core.base import Array, Batch
+
+from .schema import ORDER, SERIAL
+from .segment import Segment
+
+__all__ = ['Front', 'FrontPart']
+
+
+class FrontPart(NamedTuple):
+    """Streams `which` of the front write to chunks `slots` of one segment."""
+
+    segment: Segment
+    which: Array | slice
+    slots: Array
+
+
+class Front:
+    """Made for one set of streams and good until one of their chunks is full or gone.
+
+    Inserts usually come from the same streams again and again: what can be looked up
+    once per chunk is kept here, so that a row costs little more than its copies.
+
+    slots: of the streams. ordinals: of their chunks. next: index of the next row of
+    each. room: rows that all of them have left.
+    """
+
+    def __init__(
+        self,
+        workers: list[int],
+        slots: Array,
+        ordinals: Array,
+        fills: Array,
+        chunksize: int,
+        parts: list[FrontPart],
+    ):
+        self.workers = workers
+        self.slots = slots
+        self.ordinals = ordinals
+        self.next = fills
+        self.room = chunksize - int(fills.max())
+        self._parts = parts
+
+    def write(self, steps: Batch, serials: Array, orders: Array) -> Array:
+        """Writes and commits a row of each stream; returns their indices."""
+        at, after = self.next, self.next + 1
+        for segment, which, slots in self._parts:
+            columns, here = segment.columns, at[which]
+            columns[SERIAL.name][slots, here] = serials[which]
+            columns[ORDER.name][slots, here] = orders[which]
+            for name, value in steps.items():
+                columns[name][slots, here] = value[which]
+            # After the data: a row that is torn by a crash does not count.
+            segment.table['committed'][slots] = after[which]
+            segment.dirty = True
+        self.next = after
+        self.room -= 1
+        return at
