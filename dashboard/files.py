@@ -27,8 +27,12 @@ def open_plain(path: str | os.PathLike) -> Iterator[BinaryIO | None]:
     except (OSError, ValueError):  # missing, a link, not ours to read, a NUL in it
         yield None
         return
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        yield None
+        return
     with os.fdopen(fd, 'rb', buffering=0) as file:
-        yield file if stat.S_ISREG(os.fstat(fd).st_mode) else None
+        yield file
 
 
 def parse_object(line: bytes) -> dict[str, Any] | None:

@@ -51,7 +51,7 @@ def _verdict(status: dict[str, Any]) -> str:
         return state
     try:
         writer = Identity.read(status)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return UNKNOWN
     alive = writer.alive
     if alive is False:
