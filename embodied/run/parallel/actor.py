@@ -112,7 +112,7 @@ class Actor:
         self._change = threading.Condition()  # of the fields below
         self._committed: int | None = None  # steps in replay, once it has told us
         self._stopped = False
-        self._evaluators: set[bytes] = set()  # sessions of evaluation workers
+        self._evaluators: dict[int, bytes] = {}  # sessions by first environment
 
     def act(
         self,
@@ -166,18 +166,25 @@ class Actor:
         }
         journal.count(len(kept), int((~kept).sum()), metrics, steps)
 
-    def evaluate(self, session: base.Array, period: int) -> dict[str, Any]:
-        """Blocks until the period of `eval_every` steps after `period` has begun."""
+    def evaluate(self, session: base.Array, envid: int, period: int) -> dict[str, Any]:
+        """Blocks until the period of `eval_every` steps after `period` has begun, or
+        another worker has come in the place of this one."""
+        envid, name = int(envid), session.tobytes()
+        replaced = lambda: self._evaluators.get(envid) != name
         with self._change:
-            self._evaluators.add(session.tobytes())
-            self._change.wait_for(lambda: self._stopped or self._period() > period)
-            return {'period': self._period(), 'stop': self._stopped}
+            self._evaluators[envid] = name
+            self._change.notify_all()
+            self._change.wait_for(
+                lambda: self._stopped or replaced() or self._period() > period
+            )
+            return {'period': self._period(), 'stop': self._stopped or replaced()}
 
     def leave(self, session: base.Array) -> None:
         """A worker says that it is about to end."""
         with self._change:
             self._roster.leave(session)
-            self._evaluators.discard(session.tobytes())
+            name = session.tobytes()
+            self._evaluators = {k: v for k, v in self._evaluators.items() if v != name}
             self._change.notify_all()
 
     def stop(self) -> None:
@@ -250,8 +257,9 @@ def _bind(
             workers=settings.actor_threads,
             once=True,
         )
-    # Each evaluation worker waits in a thread of its own.
-    server.bind('evaluate', actor.evaluate, workers=max(1, settings.eval_envs))
+    # Each evaluation worker waits in a thread of its own, and one that has come in the
+    # place of a dead one in another.
+    server.bind('evaluate', actor.evaluate, workers=max(1, 2 * settings.eval_envs))
     server.bind('leave', actor.leave, workers=0)
 
 

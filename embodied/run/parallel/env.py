@@ -137,9 +137,9 @@ class EnvWorker:
 
     def _evaluate(self, actor: ClientInterface) -> None:
         """Plays some episodes in each environment whenever an evaluation is due."""
-        period = -1
+        who, period = (self._sessions[0], int(self._envids[0])), -1
         while True:
-            due = actor.call('evaluate', self._sessions[0], period).result()
+            due = actor.call('evaluate', *who, period).result()
             if due['stop'] or not self._play(actor, self._eval_eps):
                 return
             period = due['period']

@@ -9,9 +9,10 @@
         unknown environment in mid-episode gets `reset` and leaves no trace.
 
     evaluation worker -> actor.evaluate
-        (session uint8 [16], period: int) -> {'period': int, 'stop': bool}
+        (session uint8 [16], envid: int, period: int) -> {'period': int, 'stop': bool}
         Blocks until an evaluation is due that is later than `period`, which is -1 for
-        a worker that has not evaluated yet.
+        a worker that has not evaluated yet, or until another worker has come in its
+        place, for the environments from `envid` on.
 
     env worker -> actor.leave
         (session uint8 [16]) -> None: it was told to stop, or ends for another reason.

@@ -286,7 +286,7 @@ def test_stopping_frees_those_who_wait_for_replay(stage):
 
 def test_evaluations_are_due_once_in_each_period(stage):
     stage = stage(eval_every=50)
-    waiting = Worker(stage.actor.evaluate, SESSION, -1)
+    waiting = Worker(stage.actor.evaluate, SESSION, 4, -1)
     assert stage_is_waiting(waiting)
     step = 0
 
@@ -298,15 +298,28 @@ def test_evaluations_are_due_once_in_each_period(stage):
 
     play_until(1)
     assert waiting.join() == {'period': 0, 'stop': False}
-    waiting = Worker(stage.actor.evaluate, SESSION, 0)
+    waiting = Worker(stage.actor.evaluate, SESSION, 4, 0)
     play_until(20)
     assert stage_is_waiting(waiting)
     play_until(160)
     assert waiting.join()['period'] >= 1
-    assert stage.actor.evaluate(SESSION, 2) == {'period': 3, 'stop': False}
-    waiting = Worker(stage.actor.evaluate, SESSION, 3)
+    assert stage.actor.evaluate(SESSION, 4, 2) == {'period': 3, 'stop': False}
+    waiting = Worker(stage.actor.evaluate, SESSION, 4, 3)
     stage.actor.stop()
     assert waiting.join()['stop']
+
+
+def test_a_worker_that_comes_back_ends_the_wait_of_the_one_that_died(stage):
+    stage = stage(eval_every=50)
+    dead, other = (Worker(stage.actor.evaluate, SESSION + i, i, -1) for i in (0, 1))
+    assert stage_is_waiting(dead) and stage_is_waiting(other)
+    back = Worker(stage.actor.evaluate, SESSION + 2, 0, -1)
+    assert dead.join()['stop']
+    assert stage_is_waiting(back) and stage_is_waiting(other)
+    stage.actor.leave(SESSION + 2)
+    assert back.join()['stop']
+    stage.actor.stop()
+    assert other.join()['stop']
 
 
 def stage_is_waiting(worker):

@@ -75,7 +75,7 @@ class FakeActor:
         action = 1000 * (origin['envid'] + 1) + origin['serial'].astype(np.int32)
         return {'acts': {'action': action}, 'reset': reset, 'stop': stop}
 
-    def _evaluate(self, session, period):
+    def _evaluate(self, session, envid, period):
         with self.change:
             self.evaluations.append((period, len(self.rows)))
         return {'period': period + 1, 'stop': period + 1 >= self.periods}
