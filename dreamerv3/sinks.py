@@ -5,6 +5,7 @@ import functools
 import importlib.util
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import elements
@@ -50,8 +51,14 @@ def check(config: elements.Config) -> None:
 def _terminal(config: elements.Config) -> Any:
     from embodied.logging.terminal import TerminalOutput
 
-    title = f'{config.task}  {config.logdir}'
-    return TerminalOutput(title, config.run.steps, config.run.duration)
+    run = config.run
+    return TerminalOutput(
+        f'{config.task}  {config.logdir}',
+        run.steps,
+        run.duration,
+        ratio=run.train_ratio,
+        restarts=functools.partial(_count_restarts, config.logdir),
+    )
 
 
 def _video(config: elements.Config) -> Any:
@@ -91,6 +98,16 @@ MAKERS: dict[str, Callable[[elements.Config], Any]] = {
     'tensorboard': _tensorboard,
     'wandb': _wandb,
 }
+
+
+def _count_restarts(logdir: str) -> int:
+    """Restarts of roles since the launcher was started; it alone knows."""
+    from embodied.run.parallel.status import Status
+
+    if not (Path(logdir) / 'status.json').exists():
+        return 0  # a run in one process
+    roles = Status.read(logdir).record['roles']
+    return sum(role['restarts'] for role in roles.values())
 
 
 def _note(logdir: str, name: str, error: str) -> None:

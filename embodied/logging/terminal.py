@@ -1,10 +1,8 @@
 """What a person sees of a run: a live view on a terminal, plain lines in a pipe."""
 
 import atexit
-import collections
 import math
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -14,83 +12,17 @@ from rich.table import Table
 from rich.text import Text
 
 from . import charts
-from .logger import Entry, scalars
+from .figures import ENDLESS, Figures
+from .logger import Entry
 
-__all__ = ['Figures', 'TerminalOutput']
+__all__ = ['TerminalOutput']
 
-WINDOW = 6  # newest writes over which scores and speeds are averaged
-SCORE = 'episode/score'
-SHOWN = {  # metric: name in the view, format, writes to average
-    SCORE: ('score', '{:.4g}', WINDOW),
-    'eval/score': ('eval score', '{:.4g}', 1),
-    'fps/env': ('env steps/s', '{:,.0f}', WINDOW),
-    'fps/train': ('updates/s', '{:.3g}', WINDOW),
-    'replay/steps': ('replay', '{:,.0f}', 1),
-}
-
-ENDLESS = 10**10  # steps of a run that is meant to go on until somebody stops it
-FAR = 100 * 86_400.0  # seconds; a time left beyond this says nothing
 SPARK_WIDTH = 32
 WIDTH = 78
+FRAME = 4  # columns of the panel's border
+GAP = '   '  # between two pairs
 CURVE_WIDTH = 54
 CURVE_HEIGHT = 8
-
-
-class Figures:
-    """The figures of a run that a view shows, gathered from the metrics."""
-
-    def __init__(self, steps: float = math.inf, duration: float = 0.0):
-        self.steps = steps
-        self.duration = duration
-        self.step = 0
-        self.series: dict[str, list[float]] = {}
-        self._begin = time.monotonic()
-        self._marks: collections.deque = collections.deque(maxlen=WINDOW + 1)
-
-    def update(self, entries: Sequence[Entry]) -> None:
-        self.step = max(step for step, _, _ in entries)
-        found = scalars(entries)
-        for name in SHOWN:
-            if name in found:
-                self.series.setdefault(name, []).append(found[name])
-        self._marks.append((time.monotonic(), self.step))
-
-    @property
-    def scores(self) -> list[float]:
-        return self.series.get(SCORE, [])
-
-    @property
-    def elapsed(self) -> float:
-        return time.monotonic() - self._begin
-
-    @property
-    def fraction(self) -> float:
-        """Share of the run that is done, by whichever limit comes first."""
-        by_time = self.elapsed / self.duration if self.duration else 0.0
-        return min(1.0, max(self.step / self.steps, by_time))
-
-    @property
-    def left(self) -> float:
-        """Seconds to the end of the run, inf if that cannot be told."""
-        by_time = self.duration - self.elapsed if self.duration else math.inf
-        by_steps = math.inf
-        if len(self._marks) > 1:
-            (time1, step1), (time2, step2) = self._marks[0], self._marks[-1]
-            if step2 > step1:
-                speed = (step2 - step1) / (time2 - time1)
-                by_steps = (self.steps - self.step) / speed
-        return max(0.0, min(by_time, by_steps))
-
-    def pairs(self) -> list[tuple[str, str]]:
-        """Pairs of name and text, those that are known."""
-        pairs = []
-        for name, (label, form, window) in SHOWN.items():
-            if values := self.series.get(name, [])[-window:]:
-                pairs.append((label, form.format(sum(values) / len(values))))
-        pairs.append(('elapsed', charts.duration(self.elapsed)))
-        if self.left < FAR:
-            pairs.append(('left', charts.duration(self.left)))
-        return pairs
 
 
 class TerminalOutput:
@@ -103,11 +35,16 @@ class TerminalOutput:
         duration: float = 0.0,
         levels: Mapping[str, float] | None = None,
         console: Console | None = None,
+        ratio: float = 0.0,
+        restarts: Callable[[], int] = lambda: 0,
     ):
-        """`levels` are scores by name; the live view draws the curve between them."""
+        """`levels` are scores by name; the live view draws the curve between them.
+
+        The others are as for Figures.
+        """
         self._title = title
         self._levels = levels
-        self._figures = Figures(steps, duration)
+        self._figures = Figures(steps, duration, ratio, restarts)
         # Rich leaves colors away by itself when NO_COLOR is set.
         self._console = console or Console(highlight=False)
         self._live: Live | None = None
@@ -129,6 +66,8 @@ class TerminalOutput:
         else:
             pairs = [('step', f'{self._figures.step:,}'), *self._figures.pairs()]
             line = '  '.join(f'{name} {text}' for name, text in pairs)
+            if bottleneck := self._figures.bottleneck:
+                line += f'  {bottleneck.name}'
             self._console.print(line, soft_wrap=True)
 
     def close(self) -> None:
@@ -137,14 +76,17 @@ class TerminalOutput:
             self._live = None
             atexit.unregister(self.close)
 
+    @property
+    def _width(self) -> int:
+        return min(WIDTH, self._console.width)
+
     def _render(self) -> RenderableType:
-        width = min(WIDTH, self._console.width)
         return Panel(
             Group(*self._rows()),
             title=Text(self._title, style='bold'),
             title_align='left',
             border_style='dim',
-            width=width,
+            width=self._width,
         )
 
     def _rows(self) -> list[RenderableType]:
@@ -163,7 +105,10 @@ class TerminalOutput:
             blocks = charts.BLOCKS if utf8 else charts.ASCII_BLOCKS
             spark = charts.sparkline(figures.scores, SPARK_WIDTH, blocks)
             rows.append(_score(score, '' if self._levels else spark))
-        rows.append(_pairs(known))
+        rows.append(_pairs(known, self._width - FRAME))
+        if figures.bottleneck:
+            name, reason = figures.bottleneck
+            rows.append(Text.assemble((name, 'bold'), f': {reason}'))
         return rows
 
 
@@ -203,8 +148,17 @@ def _bar(figures: Figures, left: str) -> RenderableType:
     return table
 
 
-def _pairs(known: dict[str, str]) -> Text:
-    text = Text()
+def _pairs(known: Mapping[str, str], width: int) -> Text:
+    """Lines of at most `width` characters that are not broken within a pair."""
+    text, used = Text(), 0
     for name, value in known.items():
-        text.append('   ' if text else '').append(f'{name} ', 'dim').append(value)
+        size = len(name) + 1 + len(value)
+        if used and used + len(GAP) + size > width:
+            text.append('\n')
+            used = 0
+        elif used:
+            text.append(GAP)
+            used += len(GAP)
+        text.append(f'{name} ', 'dim').append(value)
+        used += size
     return text

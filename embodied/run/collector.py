@@ -1,12 +1,12 @@
 """Collector: plays the training environments into the replay."""
 
-import functools
 from typing import Any
 
 from ..core import base
 from ..core.driver import Driver
 from .episodes import Episodes
 from .filming import Filming
+from .meters import Share
 from .progress import Progress
 from .store import Store
 
@@ -30,12 +30,18 @@ class Collector:
         self._episodes = episodes
         self._progress = progress
         self._filming = filming
-        self._policy = functools.partial(agent.policy, mode='train')
+        self._agent = agent
+        self._playing, self._choosing = Share(), Share()
         driver.on_batch(self._take)
         driver.reset(agent.init_policy)
 
     def step(self) -> None:
-        self._driver(self._policy, steps=1)
+        with self._playing:
+            self._driver(self._policy, steps=1)
+
+    def share_of_envs(self) -> float:
+        """Share of the time since the last call that was not the agent's."""
+        return max(0.0, self._playing() - self._choosing())
 
     def save(self) -> dict[str, Any]:
         return {'driver': self._driver.save(), 'episodes': self._episodes.save()}
@@ -43,6 +49,10 @@ class Collector:
     def load(self, data: dict[str, Any]) -> None:
         self._driver.load(data['driver'])
         self._episodes.load(data['episodes'])
+
+    def _policy(self, carry: base.Carry, obs: base.Batch) -> Any:
+        with self._choosing:
+            return self._agent.policy(carry, obs, mode='train')
 
     def _take(self, trans: base.Batch, workers: base.Array) -> None:
         self._store.add(trans, workers)

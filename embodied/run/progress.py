@@ -44,6 +44,12 @@ class Progress:
         return self._ratio.earned - self.updates
 
     @property
+    def train_ratio(self) -> float:
+        """Replayed per environment step since training began."""
+        beyond = self.steps - self._settings.minimum
+        return self.updates * self._settings.batch_steps / beyond if beyond > 0 else 0.0
+
+    @property
     def steps_reached(self) -> bool:
         return self.steps >= self._settings.steps
 

@@ -166,7 +166,9 @@ class TrainLoop:
     def log(self) -> None:
         add, progress = self.logger.add, self.progress
         add({**self.train_metrics.result(), 'updates': progress.updates}, 'train')
-        add(self.store.stats(), 'replay')
+        ratio = {'train_ratio': progress.train_ratio}
+        add({**self.store.stats(), **ratio}, 'replay')
+        add({'envs': self.collector.share_of_envs()}, 'loop')
         add(self.measure_speed(), 'fps')
         add(usage(), 'usage')
         self.logger.write()

@@ -19,7 +19,7 @@ METRICS = pathlib.Path(__file__).parents[2] / 'docs' / 'metrics.md'
 FLAGS = ['--configs', 'tiny', 'demo', 'debug', r'--.*\.mults', '2', '4']
 FLAGS += ['--run.steps', '400', '--run.log_every', '0.5', '--agent.report_videos', '3']
 # Not of this run: only other scripts or environments write these.
-OTHERS = ('eval', 'actor_eval/', 'episode/log/', 'episode/abandoned')
+OTHERS = ('loop/', 'eval', 'actor_eval/', 'episode/log/', 'episode/abandoned')
 OTHERS += ('episode/timeouts', 'episode/torn')
 
 

@@ -1,6 +1,7 @@
 import io
 import os
 import pty
+import re
 import subprocess
 import sys
 
@@ -10,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from embodied.logging import Logger
-from embodied.logging.terminal import Figures, TerminalOutput
+from embodied.logging.figures import Figures
+from embodied.logging.terminal import TerminalOutput
 
 METRICS = {
     'episode/score': 0.75,
@@ -18,6 +20,7 @@ METRICS = {
     'fps/train': 8.25,
     'replay/steps': 1200,
     'train/loss/image': 3.0,
+    'loop/envs': 0.1,
 }
 
 LIVE = """
@@ -25,10 +28,13 @@ import elements
 from embodied.logging import Logger
 from embodied.logging.terminal import TerminalOutput
 step = elements.Counter()
-logger = Logger(step, [TerminalOutput('toy_catch', steps=200)])
+view = TerminalOutput('toy_catch', steps=200, ratio=32.0, restarts=lambda: 2)
+logger = Logger(step, [view])
 for _ in range(2):
     step.increment(50)
-    logger.add({'episode/score': 0.75, 'fps/env': 310.0})
+    logger.add({'episode/score': 0.75, 'fps/env': 310.0, 'fps/train': 8.25})
+    logger.add({'steps': 1200, 'gigabytes': 0.25, 'train_ratio': 31.5}, 'replay')
+    logger.add({'learner/wait': 0.04, 'replay/insert_wait': 0.41})
     logger.write()
 """
 
@@ -69,6 +75,8 @@ def test_pipe_gets_one_plain_line_per_write():
         'step 1,000  score 0.75  env steps/s 310  updates/s 8.25'
     )
     assert 'replay 1,200' in lines[0]
+    assert 'restarts' not in lines[0]
+    assert lines[0].endswith('agent-bound')
     assert 'loss' not in lines[0]
     assert lines[0].isascii()
     assert '\x1b' not in lines[0]
@@ -76,8 +84,17 @@ def test_pipe_gets_one_plain_line_per_write():
 
 def test_terminal_gets_a_live_view_and_its_cursor_back():
     text = run_in_terminal(LIVE, NO_COLOR='')
+    plain = re.sub(r'\x1b\[[0-9;?]*[A-Za-z]', '', text)
     for part in ('toy_catch', ' 50%', 'step 100 / 200', '0.75', 'elapsed', '▁'):
-        assert part in text
+        assert part in plain
+    for part in ('env steps/s 310', 'updates/s 8.25', 'train ratio 31.5 of 32'):
+        assert part in plain
+    assert 'replay 1,200 (0.25 GB)' in plain
+    assert 'restarts 2' in plain
+    assert re.search(r'\d:\d\d left', plain)
+    words = ' '.join(plain.replace('│', ' ').split())
+    assert 'learner-bound: learner busy 96%; environments wait 41%' in words
+    assert 'more environments will not help' in words
     assert '\x1b[1;32m' in text, 'a green score'
     # Nobody closed the logger, as when a run fails; the cursor is shown again.
     assert text.rindex('\x1b[?25h') > text.rindex('\x1b[?25l')
