@@ -5,9 +5,8 @@ config.yaml  the resolved options
 events.jsonl starts, changed options and stops
 """
 
+import contextlib
 import datetime
-import fcntl
-import json
 import os
 import platform
 import re
@@ -19,6 +18,7 @@ from ruamel.yaml.error import YAMLError
 
 from embodied.core.errors import ConfigError
 from embodied.logging import EventFile
+from embodied.run.lock import FolderLock
 from embodied.run.resume import Change, check_resume
 
 from . import config as config_lib
@@ -47,19 +47,13 @@ class RunFolder:
     def __init__(self, config: elements.Config):
         self._config = config
         self.path = Path(config.logdir)
-        self._lock = -1
+        self._lock = FolderLock(self.path)
 
     def __enter__(self) -> 'RunFolder':
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as e:
-            raise ConfigError(f'Cannot create logdir {self.path}: {e.strerror}.') from e
-        self._acquire()
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._lock)
             self._start()
-        except BaseException:
-            self._release()
-            raise
+            stack.pop_all()
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, stack: Any) -> None:
@@ -67,7 +61,7 @@ class RunFolder:
             self._event('stop', reason='done')
         else:
             self._event('stop', reason=f'{type(error).__name__}: {error}')
-        self._release()
+        self._lock.__exit__(kind, error, stack)
 
     def _start(self) -> None:
         """Records the start; a folder that holds a run already is continued."""
@@ -94,31 +88,6 @@ class RunFolder:
         events = EventFile(self.path)
         events.add(event, **details)
         events.close()
-
-    def _acquire(self) -> None:
-        path = self.path / 'lock'
-        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as e:
-            owner = json.loads(os.read(lock, 4096) or '{}')
-            os.close(lock)
-            raise ConfigError(
-                f'{self.path} is in use by process {owner.get("pid", "?")} on '
-                f'{owner.get("host", "?")} since {owner.get("start", "?")}. '
-                'Stop it first, or choose another --logdir.'
-            ) from e
-        # The file stays when the lock is released: removing it would let two others
-        # hold locks on different files of this name.
-        now = datetime.datetime.now().isoformat(sep=' ', timespec='seconds')
-        owner = {'pid': os.getpid(), 'host': platform.node(), 'start': now}
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, json.dumps(owner).encode(), 0)
-        self._lock = lock
-
-    def _release(self) -> None:
-        os.close(self._lock)
-        self._lock = -1
 
 
 def _load(path: Path) -> elements.Config:

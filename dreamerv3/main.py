@@ -33,6 +33,7 @@ usage: dreamer COMMAND [--configs PRESET ...] [--OPTION VALUE ...]
   replay       look at the stored experience of a run
   watch        look at runs in a browser, live
   plot         draw curves of runs into a file, with a table
+  status       tell how the processes of a distributed run in a folder are doing
   demo         watch an agent learn a small game on this machine, in minutes
 
   parallel_agent, parallel_replay, parallel_logger, parallel_envs, parallel_env
@@ -72,6 +73,7 @@ TOOLS = {
     'keys': 'embodied.transport.keys',
     'plot': 'dashboard.plot',
     'replay': 'embodied.replay.tools',
+    'status': 'embodied.run.parallel.status',
     'watch': 'dashboard.watch',
 }
 

@@ -7,6 +7,7 @@ Only Linux shows the environments of processes; elsewhere nothing is found.
 
 import contextlib
 import os
+import select
 import signal
 from collections.abc import Iterator
 
@@ -14,6 +15,7 @@ __all__ = ['MARK', 'end', 'members']
 
 MARK = 'DREAMER_LINEAGE'  # environment variable
 
+DEATH_SECONDS = 10.0  # for the kernel to clear up a process that was killed
 PASSES = 5  # a process may start another one while we look
 
 
@@ -28,15 +30,30 @@ def members(lineage: str) -> Iterator[int]:
                     yield int(name)
 
 
-def end(lineage: str) -> int:
-    """Kills the members; how many there were."""
-    ended: set[int] = set()
+def end(lineage: str) -> bool:
+    """Kills the members and waits until they are gone; False if some stay."""
     for _ in range(PASSES):
-        found = set(members(lineage)) - ended
+        found = list(members(lineage))
         if not found:
-            break
-        for pid in found:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        ended |= found
-    return len(ended)
+            return True
+        gone = [_kill(pid) for pid in found]
+        if not all(gone):
+            return False
+    return False
+
+
+def _kill(pid: int) -> bool:
+    """Kills a process that need not be a child; False if it does not end."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        signal.pidfd_send_signal(fd, signal.SIGKILL)
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        return bool(poll.poll(1000 * DEATH_SECONDS))
+    except ProcessLookupError:
+        return True
+    finally:
+        os.close(fd)

@@ -20,6 +20,7 @@ __all__ = ['ENDED', 'STOPPED', 'Child', 'Notice', 'Order']
 
 MODULE = 'embodied.run.parallel.child'
 ENDED, STOPPED = 'ended', 'stopped'
+VMSTAT = Path('/proc/vmstat')
 LAST_WORDS = 5.0  # seconds for what a dead child has sent to arrive
 
 
@@ -62,6 +63,7 @@ class Child:
         self._mark = mark
         self._notify = notify
         self._asked = False  # to end
+        self._oom_kills = _oom_kills()
         self._cause = ''  # why we have killed it
         self._report: Report | None = None
         self._pipe, theirs = Pipe()
@@ -117,7 +119,10 @@ class Child:
         self._pipe.close()
         if code == 0 or (self._asked and code == -signal.SIGTERM):
             return None
-        return Failure(self.name, self.pid, code, self._log, self._report, self._cause)
+        cause = self._cause
+        if code == -signal.SIGKILL and not cause and _oom_kills() > self._oom_kills:
+            cause = 'killed because the machine was out of memory'
+        return Failure(self.name, self.pid, code, self._log, self._report, cause)
 
     def _thread(self, target: Callable[..., None], *args: Any) -> threading.Thread:
         name = f'{target.__name__.strip("_")}-{self.name}'
@@ -156,3 +161,11 @@ class Child:
                     os.killpg(self.pid, number)
                 else:
                     os.kill(self.pid, number)
+
+
+def _oom_kills() -> int:
+    """Processes that the kernel has killed for want of memory since the boot."""
+    if not VMSTAT.exists():
+        return 0
+    lines = (line.split() for line in VMSTAT.read_text().splitlines())
+    return next((int(value) for name, value in lines if name == 'oom_kill'), 0)

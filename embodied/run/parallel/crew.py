@@ -4,14 +4,16 @@ import os
 import queue
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from ...core.errors import DreamerError, RoleError
 from ...core.guard import Guard
 from ...core.signals import StopSignals
-from .children import ENDED, Child, Notice, Order
+from .children import ENDED, STOPPED, Child, Notice, Order
 from .failure import Failure, Report
+from .logs import Logs
 from .member import DONE, Member, Role
 from .records import NoRecords, Records
 from .settings import ParallelSettings
@@ -23,6 +25,7 @@ __all__ = ['Crew']
 LAST_UPDATE = 10.0  # seconds for the lead to save after another role has failed
 FLUSH_SECONDS = 5.0  # for the others to write what they have after that
 MAYBE_OVER = 1.0  # seconds to hear that the run is over from a role that decides it
+PATIENCE = 5.0  # seconds for whoever has stopped a role to let it go on
 SUSPENDED = 5.0  # seconds that we wake up late only if we were stopped, too
 MARK_BYTES = 8
 
@@ -37,8 +40,8 @@ class Crew:
 
     def __init__(self, settings: ParallelSettings, records: Records | None = None):
         self._grace = settings.grace
-        self._max_restarts = settings.max_restarts
-        self._logs = settings.logdir / 'logs'
+        self._limits = settings.max_restarts, settings.hang_timeout
+        self._logs = Logs(settings.logdir / 'logs')
         self._records = records or NoRecords()
         self._events: queue.SimpleQueue[str | Notice] = queue.SimpleQueue()
         self._signals = StopSignals(notify=self._events.put)
@@ -92,9 +95,10 @@ class Crew:
 
         def start(life: int) -> Child:
             mark = f'{self._mark}.{name}.{life}.'
-            return Child(name, order, self._log(name), mark, self._events.put, shown)
+            log = self._logs.path(name)
+            return Child(name, order, log, mark, self._events.put, shown)
 
-        self._join(Member(name, start, self._max_restarts, writes), lead)
+        self._join(Member(name, start, *self._limits, writes), lead)
 
     def add(self, role: Role, lead: bool = False) -> None:
         """Adds a role that cannot be started again, and that calls `notify`."""
@@ -120,10 +124,11 @@ class Crew:
 
     def _next_event(self) -> str | Notice | None:
         """Blocks until something happens or is due."""
-        dues = [member.due for member in self._members if member.due is not None]
-        dues += [self._tick] if self._deadline is None else [self._tick, self._deadline]
+        dues = [self._tick, self._deadline]
+        dues += [due for member in self._members for due in (member.due, member.wake)]
+        soonest = min(due for due in dues if due is not None)
         try:
-            return self._events.get(timeout=max(0.0, min(dues) - time.monotonic()))
+            return self._events.get(timeout=max(0.0, soonest - time.monotonic()))
         except queue.Empty:
             return None
 
@@ -133,6 +138,8 @@ class Crew:
         if late > SUSPENDED:
             self._records.event('suspended', seconds=round(late, 1))
             self._tick += late
+            for member in self._members:
+                member.forgive()
             if self._deadline is not None:
                 self._deadline += late
 
@@ -141,9 +148,15 @@ class Crew:
         if self._deadline is not None and now >= self._deadline:
             self._end_grace()
         for member in self._members:
+            if member.wake is not None and now >= member.wake:
+                member.go_on()
+                self._note(member, 'continued', pid=member.role.pid)
             if member.due is not None and now >= member.due:
                 self._start_again(member)
         if now >= self._tick:
+            for member in self._members:
+                member.end_if_hung()
+            self._records.rotate(self._logs)
             self._write_status()
 
     # Starting
@@ -165,7 +178,8 @@ class Crew:
 
     def _start_again(self, member: Member) -> None:
         suspected, member.due = member.suspected, None
-        if self._over:
+        # At the end, the lead still needs those who write what it has done.
+        if self._stopping or (self._over and (suspected or not member.writes)):
             member.finish()
         elif suspected:
             self._retry(member, suspected)
@@ -194,7 +208,10 @@ class Crew:
             if member is self._lead and self._stopping and member.loses_nothing:
                 # Nobody can interrupt a compiler, and there is nothing to save.
                 member.dismiss()
-        elif notice.what == ENDED:
+        elif notice.what == STOPPED:
+            member.stop(PATIENCE)
+            self._note(member, 'stopped', pid=member.role.pid)
+        else:
             self._part_with(member)
 
     def _stop(self, reason: str) -> None:
@@ -229,7 +246,7 @@ class Crew:
         names = ', '.join(member.name for member in self._alive)
         raise RoleError(
             f'{names} did not end within run.grace={self._grace} s and had to be '
-            f'killed. What they were doing may be in {self._logs}.'
+            f'killed. What they were doing may be in {self._logs.folder}.'
         )
 
     def _part_with(self, member: Member) -> None:
@@ -304,13 +321,12 @@ class Crew:
 
     # Records
 
-    def _log(self, member: Member | str) -> Any:
-        name = member if isinstance(member, str) else member.name
-        return self._logs / f'{name}.log'
+    def _log(self, member: Member) -> Path:
+        return self._logs.path(member.name)
 
-    def _note(self, member: Member, **details: Any) -> None:
+    def _note(self, member: Member, event: str = 'role', **details: Any) -> None:
         self._records.event(
-            'role',
+            event,
             role=member.name,
             state=member.state,
             restarts=member.restarts,
@@ -325,4 +341,5 @@ class Crew:
         else:
             state = 'failed' if error or self._error else 'done'
         roles = {member.name: member.describe() for member in self._members}
-        self._records.status(state, roles, str(error or ''))
+        text = str(error or '')
+        self._records.status(state=state, roles=roles, lineage=self._mark, error=text)

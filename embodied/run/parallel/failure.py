@@ -95,6 +95,10 @@ class Failure(NamedTuple):
         return self.report is not None and self.report.transient
 
     @property
+    def address_in_use(self) -> bool:
+        return self.report is not None and self.report.kind == AddressInUse.__name__
+
+    @property
     def mark(self) -> str:
         """The same for the same error at the same place; '' if others may have done
         it, who are not expected to do it again."""
@@ -119,7 +123,7 @@ class Failure(NamedTuple):
     def error(self, note: str = '') -> errors.DreamerError:
         """The error to raise where the role was started."""
         report = self.report
-        if report and report.kind == AddressInUse.__name__:
+        if report and self.address_in_use:
             return AddressInUse(report.message)
         if report:
             own = getattr(errors, report.kind, None)

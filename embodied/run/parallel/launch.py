@@ -1,12 +1,13 @@
 """Launcher: starts all roles of a run and blocks until it has ended."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import elements
 
 from ...core.checkpoint import Checkpoint, load_part
 from ...transport import AddressInUse
+from ..lock import FolderLock
 from ..progress import is_finished, say_finished
 from . import addresses
 from .agent import AgentThread, parallel_agent
@@ -18,6 +19,7 @@ from .manifest import Manifest
 from .records import RunRecords
 from .replay import parallel_replay
 from .settings import ParallelSettings
+from .takeover import take_over
 
 __all__ = ['combined']
 
@@ -38,34 +40,69 @@ def combined(
 ) -> None:
     """Starts all roles and blocks until the run has ended.
 
-    Raises the first error of any role. `make_*` are callables or cloudpickled bytes.
+    Roles that fail are started again; raises an error that this does not mend, or that
+    of an agent in this process. `make_*` are callables or cloudpickled bytes.
     """
     settings = ParallelSettings.read(args)
     addresses.check(settings)
     if _announce_finished(settings):
         return
-    Manifest.read(settings.checkpoints).adopt(settings.checkpoints)
-    make_replay = pack(make_replay_train), pack(make_replay_eval)
-    make_env = pack(make_env_train), pack(make_env_eval)
-    make_stream, make_logger = pack(make_stream), pack(make_logger)
+    make_agent = pack(make_agent) if settings.agent_process else make_agent
+    parts = Parts(
+        make_agent,
+        (pack(make_replay_train), pack(make_replay_eval), pack(make_stream)),
+        (pack(make_env_train), pack(make_env_eval)),
+        pack(make_logger),
+    )
+    with FolderLock(settings.logdir, nested=True) as lock:
+        take_over(settings.logdir)
+        Manifest.read(settings.checkpoints).adopt(settings.checkpoints)
+        _run(parts, settings, args, RunRecords(settings.logdir, lock.epoch))
+
+
+class Parts(NamedTuple):
+    """What the roles are made of."""
+
+    agent: Make
+    replay: tuple[bytes, bytes, bytes]  # for training, for evaluation, the streams
+    envs: tuple[bytes, bytes]  # for training, for evaluation
+    logger: bytes
+
+
+def _run(
+    parts: Parts,
+    settings: ParallelSettings,
+    args: Mapping[str, Any],
+    records: RunRecords,
+) -> None:
     for attempt in range(TRIES):
         args = elements.Config(args, **addresses.resolve(settings))
         try:
-            with Crew(settings, RunRecords(settings.logdir, epoch=0)) as crew:
-                _start_agent(crew, make_agent, settings, args)
-                if not settings.remote_replay:
-                    replay = (*make_replay, make_stream, args)
-                    crew.start('replay', parallel_replay, *replay, writes=True)
-                logger = make_logger, args
-                crew.start('logger', parallel_logger, *logger, writes=True, shown=True)
-                if not settings.remote_envs:
-                    start_workers(crew, *make_env, args)
+            with Crew(settings, records) as crew:
+                _start_roles(crew, parts, settings, args)
                 crew.wait()
             return
         except AddressInUse as error:
             # Somebody was faster; elsewhere there may be room.
             if attempt == TRIES - 1 or not addresses.was_chosen(str(error), settings):
                 raise
+
+
+def _start_roles(
+    crew: Crew, parts: Parts, settings: ParallelSettings, args: elements.Config
+) -> None:
+    """Each with its address, which it keeps when it is started again."""
+    if settings.agent_process:
+        crew.start('agent', parallel_agent, parts.agent, args, lead=True)
+    else:
+        print('The agent runs in a thread of the launcher, which cannot be restarted.')
+        crew.add(AgentThread(parts.agent, args, crew.notify), lead=True)
+    if not settings.remote_replay:
+        crew.start('replay', parallel_replay, *parts.replay, args, writes=True)
+    logger = parts.logger, args
+    crew.start('logger', parallel_logger, *logger, writes=True, shown=True)
+    if not settings.remote_envs:
+        start_workers(crew, *parts.envs, args)
 
 
 def _announce_finished(settings: ParallelSettings) -> bool:
@@ -78,13 +115,3 @@ def _announce_finished(settings: ParallelSettings) -> bool:
     figures = saved['steps'], saved['updates'], saved['seconds']
     say_finished(settings.logdir, *figures)
     return True
-
-
-def _start_agent(
-    crew: Crew, make_agent: Make, settings: ParallelSettings, args: elements.Config
-) -> None:
-    if settings.agent_process:
-        crew.start('agent', parallel_agent, pack(make_agent), args, lead=True)
-        return
-    print('The agent runs in a thread of the launcher, which cannot be restarted.')
-    crew.add(AgentThread(make_agent, args, crew.notify), lead=True)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from .failure import Failure
 from .restarts import Restarts
 from .vitals import COMPILING, Beat
+from .watch import Watch
 
 __all__ = ['DONE', 'STARTING', 'Member', 'Role']
 
@@ -51,12 +52,14 @@ class Member:
         name: str,
         start: Callable[[int], Role],
         max_restarts: int,
+        hang_timeout: float = 0.0,
         writes: bool = False,
     ):
         self.name = name
         self.writes = writes
         self.state = STARTING
         self.due: float | None = None  # when it is to be started again
+        self.wake: float | None = None  # when it is to go on, after it was stopped
         self.beat = Beat()
         self.error = ''  # of its last failure
         self.suspected: Failure | None = None  # if the run goes on
@@ -64,6 +67,7 @@ class Member:
         self._role: Role | None = None
         self._start = start
         self._restarts = Restarts(max_restarts)
+        self._watch = Watch(hang_timeout)
         self._lives = 0
         self._began = 0.0
 
@@ -103,9 +107,10 @@ class Member:
         """The first time, or again."""
         self._role = self._start(self._lives)
         self._lives += 1
-        self.due, self.suspected = None, None
+        self.due, self.wake, self.suspected = None, None, None
         self._began = time.monotonic()
         self.state, self.beat = STARTING, Beat()
+        self._watch.reset()
 
     def hear(self, beat: Beat) -> bool:
         """Takes a beat; whether it is the first with progress of this process."""
@@ -114,12 +119,31 @@ class Member:
             moves = beat.busy or beat.progress != self.beat.progress
             self.state = RUNNING if moves else WAITING
         self.beat = beat
+        self._watch.hear(beat)
         return first
+
+    def stop(self, patience: float) -> None:
+        """Somebody has stopped the process. It goes on when nobody else cares."""
+        self.wake = time.monotonic() + patience
+
+    def go_on(self) -> None:
+        self.wake = None
+        self.role.go_on()
+
+    def end_if_hung(self) -> None:
+        if self.alive and self._watch.hung(self.role.pid):
+            self.role.kill('hung: no progress and no processor time')
+
+    def forgive(self) -> None:
+        """We could not watch it for a while."""
+        self._watch.reset()
 
     def retry(self, failure: Failure) -> float:
         """Plans the next start; raises the failure if there is no use in it."""
-        self._role, self.state, self.error = None, FAILED, failure.summary
-        delay = self._restarts.delay(failure, bool(self.beat.progress), self.seconds)
+        self._role, self.wake, self.suspected = None, None, None
+        self.state, self.error = FAILED, failure.summary
+        progress, self.beat = bool(self.beat.progress), Beat()
+        delay = self._restarts.delay(failure, progress, self.seconds)
         self.state, self.due = RESTARTING, time.monotonic() + delay
         return delay
 
@@ -128,7 +152,7 @@ class Member:
         soon, or somebody has stopped it."""
         cause = 'ended although the run goes on'
         self.suspected = Failure(self.name, self.role.pid, 0, log, cause=cause)
-        self._role, self.state = None, RESTARTING
+        self._role, self.wake, self.state = None, None, RESTARTING
         self.due = time.monotonic() + delay
 
     def dismiss(self) -> None:
@@ -138,7 +162,7 @@ class Member:
 
     def finish(self, error: str = '') -> None:
         """It has ended for good."""
-        self._role, self.due = None, None
+        self._role, self.due, self.wake = None, None, None
         self.state = FAILED if error else DONE
         self.error = error or self.error
 
@@ -146,7 +170,7 @@ class Member:
         """For the status of the run."""
         return {
             'state': self.state,
-            'activity': self.beat.activity,
+            'activity': 'stopped' if self.wake else self.beat.activity,
             'pid': self.role.pid if self.alive else None,
             'restarts': self.restarts,
             'progress': self.beat.progress,

@@ -2,11 +2,12 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 from ...logging import EventFile
+from .logs import Logs
 from .status import StatusFile
 
 __all__ = ['NoRecords', 'Records', 'RunRecords']
@@ -18,10 +19,11 @@ class Records(Protocol):
     def event(self, event: str, **details: Any) -> None:
         """Appends to the events."""
 
-    def status(
-        self, state: str, roles: Mapping[str, Mapping[str, Any]], error: str = ''
-    ) -> None:
+    def status(self, **fields: Any) -> None:
         """Replaces the status."""
+
+    def rotate(self, logs: Logs) -> None:
+        """Bounds the logs."""
 
 
 class NoRecords:
@@ -30,10 +32,11 @@ class NoRecords:
     def event(self, event: str, **details: Any) -> None:
         pass
 
-    def status(
-        self, state: str, roles: Mapping[str, Mapping[str, Any]], error: str = ''
-    ) -> None:
+    def status(self, **fields: Any) -> None:
         pass
+
+    def rotate(self, logs: Logs) -> None:
+        logs.rotate()
 
 
 class RunRecords:
@@ -41,7 +44,6 @@ class RunRecords:
     cannot be written is said once."""
 
     def __init__(self, logdir: Path, epoch: int):
-        logdir.mkdir(parents=True, exist_ok=True)
         self._logdir = logdir
         self._status = StatusFile(logdir, epoch)
         self._broken = False
@@ -50,11 +52,13 @@ class RunRecords:
         with self._saying(), contextlib.closing(EventFile(self._logdir)) as file:
             file.add(event, **details)
 
-    def status(
-        self, state: str, roles: Mapping[str, Mapping[str, Any]], error: str = ''
-    ) -> None:
+    def status(self, **fields: Any) -> None:
         with self._saying():
-            self._status.write(state, roles, error)
+            self._status.write(**fields)
+
+    def rotate(self, logs: Logs) -> None:
+        with self._saying():
+            logs.rotate()
 
     @contextlib.contextmanager
     def _saying(self) -> Iterator[None]:

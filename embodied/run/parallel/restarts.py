@@ -34,6 +34,8 @@ class Restarts:
         self._row = 1 if well else self._row + 1
         if failure.final or not self._limit:
             raise failure.error()
+        if failure.address_in_use and not self.total and not progress:
+            raise failure.error()  # It was taken before; another one may be chosen.
         if again and not progress and not failure.transient:
             raise failure.error('It failed in the same way when it was started again.')
         if self._row > self._limit:

@@ -2,7 +2,7 @@
 
     status.json  {"state": "running", "host": ..., "boot": ..., "pid": ...,
                   "started": ..., "heartbeat": ..., "uptime": ..., "epoch": ...,
-                  "error": "", "roles": {"agent": {"state": "running", ...}, ...}}
+                  "lineage": ..., "error": "", "roles": {"agent": {"state": ...}}}
 
 The launcher replaces it with every change and every few seconds. A launcher that was
 killed cannot write that it is gone, so readers look for its process, and distrust old
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ...core.errors import ConfigError
 from ...core.identity import Identity, uptime
 
-__all__ = ['HEARTBEAT', 'Status', 'StatusFile', 'main']
+__all__ = ['HEARTBEAT', 'OVER', 'SILENT_AFTER', 'Status', 'StatusFile', 'main']
 
 NAME = 'status.json'
 HEARTBEAT = 2.0  # seconds between two writes at most
@@ -37,13 +37,18 @@ class StatusFile:
         self._base = {**Identity.of()._asdict(), 'epoch': epoch}
 
     def write(
-        self, state: str, roles: Mapping[str, Mapping[str, Any]], error: str = ''
+        self,
+        state: str,
+        roles: Mapping[str, Mapping[str, Any]],
+        lineage: str = '',
+        error: str = '',
     ) -> None:
         record = {
             'state': state,
             **self._base,
             'heartbeat': round(time.time(), 3),
             'uptime': round(uptime(), 3),
+            'lineage': lineage,
             'error': error,
             'roles': roles,
         }
@@ -58,6 +63,10 @@ class Status(NamedTuple):
     state: str  # as written, or DEAD, SILENT or UNKNOWN where that cannot be true
     age: float  # seconds since the last heartbeat
     record: dict[str, Any]
+
+    @staticmethod
+    def exists(logdir: str | os.PathLike) -> bool:
+        return (Path(logdir) / NAME).exists()
 
     @classmethod
     def read(cls, logdir: str | os.PathLike) -> 'Status':
@@ -115,11 +124,10 @@ def _lines(status: Status) -> list[str]:
     for name, role in record['roles'].items():
         state = role['state'] if not gone or role['state'] in OVER else 'gone'
         doing = f' ({role["activity"]})' if role['activity'] and not gone else ''
-        lines.append(
-            f'  {name:10} {state}{doing}, process {role["pid"]}, '
-            f'{role["restarts"]} restarts'
-            + (f', last error: {role["error"]}' if role['error'] else '')
-        )
+        facts = [f'{state}{doing}', f'{role["restarts"]} restarts']
+        facts += [f'process {role["pid"]}'] if role['pid'] and not gone else []
+        facts += [f'last error: {role["error"]}'] if role['error'] else []
+        lines.append(f'  {name:10} {", ".join(facts)}')
     if record['error']:
         lines += ['', record['error']]
     return lines

@@ -1,0 +1,139 @@
+"""Roles that fail in some of their lives, for tests of what looks after them.
+
+`folder` holds what they have to say: a line in `lives` for each process, and files.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import crew_roles
+
+from embodied.run.parallel import crew as crew_module
+from embodied.run.parallel.crew import Crew
+from embodied.run.parallel.records import RunRecords
+from embodied.run.parallel.vitals import COMPILING, vitals
+
+
+def begin_life(folder):
+    """The number of this life, from 1."""
+    with (folder / 'lives').open('a') as file:
+        file.write(f'{os.getpid()}\n')
+    return len((folder / 'lives').read_text().split())
+
+
+def count_lives(folder):
+    return len((folder / 'lives').read_text().split())
+
+
+def die_until(folder, life, progress):
+    """Is killed in each life before that one, with or without progress before."""
+    if begin_life(folder) < life:
+        if progress:
+            make_progress()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def make_progress():
+    """So that the supervisor hears of it before anything else happens."""
+    vitals().advance()
+    threading.Event().wait(0.3)
+
+
+def fail_always(folder, error):
+    begin_life(folder)
+    print('about to fail', file=sys.stderr)
+    raise error
+
+
+def fail_then_stay(folder, door):
+    """In the first life it leaves without having been asked."""
+    if begin_life(folder) > 1:
+        crew_roles.stay(door)
+
+
+def lead_that_dies_once(folder, door, ended):
+    """Says that the run is over, dies, and in its second life is really at the end."""
+    if begin_life(folder) == 1:
+        vitals().ending()
+        ended.read_text()  # blocks until the other role has left
+        os.kill(os.getpid(), signal.SIGKILL)
+    crew_roles.knock(door)
+    ended.read_text()
+
+
+def leave_and_tell(ended):
+    ended.write_text('gone')
+
+
+def compile_for_ever(door, unsaved):
+    """Cannot be interrupted."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    vitals().has_saved(not unsaved)
+    with vitals().busy(COMPILING):
+        make_progress()
+        crew_roles.knock(door)
+        threading.Event().wait()
+
+
+def hang_once(folder):
+    """Deadlocks in its first life, in the middle of something."""
+    if begin_life(folder) == 1:
+        with vitals().busy():
+            threading.Event().wait()
+
+
+def wait_long(seconds):
+    """Does nothing, but says why, or waits for others."""
+    with vitals().busy(COMPILING):
+        vitals().advance()
+        threading.Event().wait(seconds / 2)
+    threading.Event().wait(seconds / 2)
+
+
+def stop_once(folder):
+    if begin_life(folder) == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def start_program(door, session):
+    """With a program that has left the process group, and maybe is stopped itself."""
+    code = 'import threading; threading.Event().wait()'
+    program = subprocess.Popen([sys.executable, '-c', code], start_new_session=session)
+    crew_roles.knock(door, program.pid)
+    if session:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    threading.Event().wait()
+
+
+def end_slowly(door, ended):
+    crew_roles.stay(door)
+    crew_roles.knock(door)
+    threading.Event().wait(1.0)
+    ended.write_text('saved')
+
+
+def fail_when_asked(door):
+    crew_roles.stay(door)
+    raise ValueError('could not close')
+
+
+def launch(folder, door, kind):
+    """Runs a crew in a process of its own, to be killed or suspended."""
+    settings = crew_roles.Settings(folder, grace=3.0)
+    crew_module.SUSPENDED = 1.0
+    with Crew(settings, RunRecords(folder, epoch=1)) as crew:
+        match kind:
+            case 'program':
+                crew.start('grouped', start_program, door, False)
+                crew.start('apart', start_program, door, True)
+            case 'slow':
+                crew.start('slow', end_slowly, door, folder / 'ended')
+        crew.wait()
+
+
+if __name__ == '__main__':
+    launch(*map(Path, sys.argv[1:3]), sys.argv[3])

@@ -1,0 +1,249 @@
+"""Supervision of roles: who is started again, when, and who is not."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+
+import crew_roles
+import psutil
+import pytest
+import supervised_roles as roles
+from crew_roles import Settings
+
+from embodied.core.errors import ConfigError, RoleError
+from embodied.logging import read_records
+from embodied.run.parallel import crew as crew_module
+from embodied.run.parallel.crew import Crew
+from embodied.run.parallel.records import RunRecords
+from embodied.run.parallel.status import Status
+
+SECONDS = 30  # until something that should happen counts as missing
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    yield
+    assert psutil.Process().children(recursive=True) == []
+
+
+@pytest.fixture
+def door(tmp_path):
+    door = crew_roles.Door(tmp_path)
+    yield door
+    door.close()
+
+
+@pytest.fixture
+def make_crew(tmp_path):
+    def make(**options):
+        settings = Settings(tmp_path, **options)
+        return Crew(settings, RunRecords(tmp_path, epoch=1))
+
+    return make
+
+
+def told(folder, event='role', key='state'):
+    """What the events say about the only role."""
+    return [
+        x.get(key) for x in read_records(folder / 'events.jsonl') if x['event'] == event
+    ]
+
+
+def interrupt_when(door, count=1):
+    """Sends us a signal when `count` roles are there; the thread that does."""
+
+    def work():
+        for _ in range(count):
+            door.await_pid()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+# Restarts
+
+
+def test_a_killed_role_is_started_again(make_crew, tmp_path):
+    with make_crew(max_restarts=1) as crew:
+        crew.start('role', roles.die_until, tmp_path, 2, True)
+        crew.wait()
+    assert roles.count_lives(tmp_path) == 2
+    assert told(tmp_path) == ['starting', 'running', 'restarting', 'starting']
+    assert told(tmp_path, key='reason')[2] == 'killed by signal 9 (Killed)'
+    status = Status.read(tmp_path)
+    assert status.state == 'done'
+    assert status.record['roles']['role']['restarts'] == 1
+
+
+def test_restarts_with_progress_in_between_are_not_limited(make_crew, tmp_path):
+    with make_crew(max_restarts=1) as crew:
+        crew.start('role', roles.die_until, tmp_path, 4, True)
+        crew.wait()
+    assert roles.count_lives(tmp_path) == 4
+
+
+def test_restarts_without_progress_are_limited(make_crew, tmp_path):
+    message = r'2 times \(run.max_restarts\)'
+    with (
+        pytest.raises(RoleError, match=message) as info,
+        make_crew(max_restarts=2) as c,
+    ):
+        c.start('role', roles.die_until, tmp_path, 9, False)
+        c.wait()
+    assert 'The role (process' in str(info.value)
+    assert roles.count_lives(tmp_path) == 3
+    assert told(tmp_path)[-1] == 'failed'
+    status = Status.read(tmp_path)
+    assert status.state == 'failed'
+    assert 'run.max_restarts' in status.record['error']
+
+
+@pytest.mark.parametrize(
+    ('error', 'raised', 'lives'),
+    [
+        (ValueError('burnt'), RoleError, 2),  # the same again, right after the start
+        (ConfigError('burnt'), ConfigError, 1),  # only the user can mend it
+        (OSError(28, 'burnt'), RoleError, 1),  # no space left
+        (ConnectionRefusedError('burnt'), RoleError, 4),  # may go away
+    ],
+)
+def test_errors_that_trying_cannot_mend_end_the_run(
+    make_crew, tmp_path, error, raised, lives
+):
+    with (
+        pytest.raises(raised, match='burnt') as info,
+        make_crew(max_restarts=3) as crew,
+    ):
+        crew.start('cook', roles.fail_always, tmp_path, error)
+        crew.wait()
+    assert roles.count_lives(tmp_path) == lives
+    if raised is RoleError:
+        assert 'The cook failed' in str(info.value)
+        assert str(tmp_path / 'logs' / 'cook.log') in str(info.value)
+        assert '  about to fail' in str(info.value)
+
+
+def test_a_role_that_leaves_while_the_run_goes_on_is_started_again(
+    make_crew, door, tmp_path
+):
+    with make_crew(max_restarts=1) as crew:
+        crew.start('lead', crew_roles.stay, door.path, lead=True)
+        crew.start('other', roles.fail_then_stay, tmp_path, door.path)
+        thread = interrupt_when(door, 2)
+        crew.wait()
+    thread.join()
+    assert roles.count_lives(tmp_path) == 2
+
+
+def test_roles_that_left_come_back_when_the_one_who_sent_them_home_starts_again(
+    make_crew, door, tmp_path
+):
+    os.mkfifo(tmp_path / 'ended')
+    args = tmp_path, door.path, tmp_path / 'ended'
+    with make_crew(max_restarts=1) as crew:
+        crew.start('lead', roles.lead_that_dies_once, *args, lead=True)
+        crew.start('other', roles.leave_and_tell, tmp_path / 'ended')
+        crew.wait()
+    events = read_records(tmp_path / 'events.jsonl')
+    starts = [x['role'] for x in events if x.get('state') == 'starting']
+    assert starts == ['lead', 'other', 'lead', 'other']
+
+
+# Stopped and hung
+
+
+def test_a_stopped_role_goes_on(make_crew, tmp_path, monkeypatch):
+    monkeypatch.setattr(crew_module, 'PATIENCE', 0.2)
+    with make_crew() as crew:
+        crew.start('role', roles.stop_once, tmp_path)
+        crew.wait()
+    assert roles.count_lives(tmp_path) == 1
+    assert told(tmp_path, 'stopped', 'role') == ['role']
+    assert told(tmp_path, 'continued', 'role') == ['role']
+
+
+def test_a_hung_role_is_started_again(make_crew, tmp_path):
+    with make_crew(max_restarts=1, hang_timeout=3.0) as crew:
+        crew.start('role', roles.hang_once, tmp_path)
+        crew.wait()
+    assert roles.count_lives(tmp_path) == 2
+    assert 'hung' in told(tmp_path, key='reason')[1]
+
+
+def test_a_role_that_waits_or_compiles_is_not_hung(make_crew, tmp_path):
+    with make_crew(hang_timeout=1.0) as crew:
+        crew.start('role', roles.wait_long, 6.0)
+        crew.wait()
+    assert told(tmp_path) == ['starting', 'running']
+
+
+def run_launcher(tmp_path, door, kind):
+    script = roles.__file__
+    command = [sys.executable, script, str(tmp_path), str(door.path), kind]
+    return subprocess.Popen(command)
+
+
+def test_a_suspended_launcher_gives_everybody_more_time(door, tmp_path):
+    launcher = run_launcher(tmp_path, door, 'slow')
+    role = door.await_pid()
+    launcher.send_signal(signal.SIGINT)
+    door.await_pid()  # It was asked, and begins to save.
+    for pid in (role, launcher.pid):
+        os.kill(pid, signal.SIGSTOP)
+    threading.Event().wait(4.0)  # longer than the grace
+    for pid in (launcher.pid, role):
+        os.kill(pid, signal.SIGCONT)
+    assert launcher.wait(SECONDS) == 0
+    assert (tmp_path / 'ended').exists()
+    (seconds,) = told(tmp_path, 'suspended', 'seconds')
+    assert seconds >= 1
+
+
+# Ends
+
+
+@pytest.mark.parametrize('unsaved', [False, True])
+def test_a_role_that_compiles_does_not_hold_up_the_end(
+    make_crew, door, tmp_path, unsaved, capfd
+):
+    saved = tmp_path / 'saved'
+    with make_crew(grace=2.0) as crew:
+        crew.start('lead', roles.compile_for_ever, door.path, unsaved, lead=True)
+        crew.start('writer', crew_roles.stay_and_save, door.path, saved, writes=True)
+        thread = interrupt_when(door, 2)
+        crew.wait()
+    thread.join()
+    assert saved.exists()
+    assert ('goes on from its last save' in capfd.readouterr().out) == unsaved
+
+
+def test_an_error_at_the_end_keeps_nobody_from_saving(make_crew, door, tmp_path):
+    saved = tmp_path / 'ended'
+    with pytest.raises(RoleError, match='could not close'), make_crew() as crew:
+        crew.start('env', roles.fail_when_asked, door.path)
+        crew.start('writer', roles.end_slowly, door.path, saved, writes=True)
+        thread = interrupt_when(door, 2)
+        crew.wait()
+    thread.join()
+    assert saved.exists()
+
+
+def test_no_program_outlives_a_killed_launcher(door, tmp_path):
+    """Neither in the group of a role, nor in a session of its own, while the role is
+    stopped."""
+    launcher = run_launcher(tmp_path, door, 'program')
+    programs = [door.await_pid() for _ in range(2)]
+    ended = [os.pidfd_open(pid) for pid in programs]
+    launcher.kill()
+    launcher.wait()
+    for fd in ended:
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        assert poll.poll(1000 * SECONDS)
+        os.close(fd)
+    assert Status.read(tmp_path).state == 'dead'
