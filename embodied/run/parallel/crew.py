@@ -51,7 +51,7 @@ class Crew:
         self._lead: Member | None = None
         self._stopping = False
         self._deadline: float | None = None  # for all of them to have ended
-        self._tick = time.monotonic()  # when the next status is due
+        self._tick = self._awake = time.monotonic()  # next status is due; last woke up
         self._error: BaseException | None = None  # that came up while we were stopping
 
     def __enter__(self) -> 'Crew':
@@ -134,14 +134,14 @@ class Crew:
 
     def _keep_time(self) -> None:
         """If we were suspended, it was nobody's fault that time has passed."""
-        late = time.monotonic() - self._tick
-        if late > SUSPENDED:
-            self._records.event('suspended', seconds=round(late, 1))
-            self._tick += late
+        now, before = time.monotonic(), self._awake
+        self._awake = now
+        if now - self._tick > SUSPENDED:
+            self._records.event('suspended', seconds=round(now - before, 1))
             for member in self._members:
                 member.forgive()
             if self._deadline is not None:
-                self._deadline += late
+                self._deadline += now - before
 
     def _do_what_is_due(self) -> None:
         now = time.monotonic()
