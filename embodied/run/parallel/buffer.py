@@ -11,6 +11,7 @@ from ...core import base
 from ...replay import Replay
 from ...streams.stateless import load_stream, save_stream
 from ..store import complete
+from .vitals import vitals
 
 __all__ = ['Buffer']
 
@@ -56,7 +57,7 @@ class Buffer:
 
     def add(self, steps: base.Batch, streams: base.Array, serials: base.Array) -> None:
         """Appends row i of every [n, ...] array to the stream streams[i]."""
-        with self._writing:
+        with self._writing, vitals().busy():
             if self._ours:
                 self._given.add_batch(steps, streams, serials)
             else:
@@ -65,7 +66,7 @@ class Buffer:
 
     def take(self, mode: base.Mode) -> base.Batch:
         """The next batch of the stream."""
-        with self._reading[mode]:
+        with self._reading[mode], vitals().busy():
             return next(self._streams[mode])
 
     def begin_anew(self, mode: base.Mode) -> None:
@@ -74,7 +75,7 @@ class Buffer:
             self._streams[mode] = self._open_stream(mode)
 
     def update(self, data: base.Batch) -> None:
-        with self._writing:
+        with self._writing, vitals().busy():
             self._replay.update(data)
 
     def stats(self) -> base.Metrics:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from ...core.base import Env
 from ...envs.handles import InlineHandle
 from ...envs.host import EnvInfo
+from .vitals import vitals
 
 __all__ = ['Group', 'InlineGroup', 'Row', 'ThreadGroup', 'make_group']
 
@@ -47,13 +48,15 @@ class InlineGroup:
     def __init__(self, makes: Sequence[Callable[[], Env]], envids: Sequence[int]):
         self._handle = InlineHandle(makes[0], envids[0])
         self._handle.request('make')
-        self.infos = [self._handle.receive()]
+        with vitals().busy():
+            self.infos = [self._handle.receive()]
 
     def send(self, position: int, action: Action) -> None:
         self._handle.request('step', action)
 
     def receive(self, limit: int) -> list[Row]:
-        return [(0, self._handle.receive())]
+        with vitals().busy():
+            return [(0, self._handle.receive())]
 
     def close(self) -> None:
         self._handle.close()
@@ -129,6 +132,8 @@ class ThreadGroup:
 
     def _put(self, position: int, work: Callable[[], Any]) -> None:
         try:
-            self._results.put((position, work()))
+            with vitals().busy():
+                result = work()
+            self._results.put((position, result))
         except BaseException as error:  # noqa: BLE001 (raised by `_take`)
             self._results.put((position, error))

@@ -19,7 +19,7 @@ from .saves import RoleSaves
 from .serving import Chore, serve
 from .settings import ParallelSettings
 from .track import Track
-from .vitals import counted
+from .vitals import working
 
 __all__ = ['LoggerService', 'parallel_logger']
 
@@ -43,10 +43,10 @@ def parallel_logger(
         service = LoggerService(logger, scores, settings, lambda: mail.put(FINISHED))
         saves = RoleSaves('logger', service, settings, mail.put)
         for name in protocol.LOGGER:
-            server.bind(name, counted(getattr(service, name)), once=True)
+            server.bind(name, working(getattr(service, name)), once=True)
         server.bind(protocol.SAVE, saves.save)
         stack.callback(server.close)
-        serve(server, [Chore(settings.log_every, service.write)], mail)
+        serve(server, [Chore(settings.log_every, working(service.write))], mail)
         service.write(last=True)
         saves.save()
 

@@ -9,6 +9,7 @@ import numpy as np
 from ...core import base
 from ...core.errors import DreamerError
 from .carries import make_carries
+from .vitals import COMPILING, vitals
 
 __all__ = ['Policy', 'bucket_sizes']
 
@@ -24,6 +25,7 @@ class Policy:
         self._carries = make_carries(agent, slots)
         self._sizes = bucket_sizes(batch)
         self._lock = threading.Lock()
+        self._compiled: set[tuple[int, str]] = set()  # sizes and modes called before
 
     def __call__(
         self, slots: base.Array, renewed: base.Array, obs: base.Batch, mode: str
@@ -39,7 +41,9 @@ class Policy:
         with self._lock:
             if len(renewed):
                 self._carries.renew(renewed)
-            acts, outs = self._carries.act(slots, obs, mode)
+            with vitals().busy('' if (size, mode) in self._compiled else COMPILING):
+                acts, outs = self._carries.act(slots, obs, mode)
+            self._compiled.add((size, mode))
         acts = {k: v for k, v in acts.items() if k != 'reset'}
         return _strip(acts, size, count), _strip(outs, size, count)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import NamedTuple, ParamSpec, TypeVar
 
-__all__ = ['COMPILING', 'SAVING', 'Beat', 'Vitals', 'counted', 'vitals']
+__all__ = ['COMPILING', 'SAVING', 'Beat', 'Vitals', 'counted', 'vitals', 'working']
 
 P = ParamSpec('P')
 R = TypeVar('R')
@@ -103,8 +103,19 @@ class Section:
             self._sections[threading.get_ident()] = self._outer
 
 
+def working(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that does not wait for others, and each call of which is progress."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        with vitals().busy():
+            return counted(function)(*args, **kwargs)
+
+    return call
+
+
 def counted(function: Callable[P, R]) -> Callable[P, R]:
-    """A handler of this process' role, each call of which is progress."""
+    """A function that may wait for others, and each call of which is progress."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
