@@ -10,7 +10,7 @@ import numpy as np
 from . import buckets
 from .files import open_plain
 from .index import Index
-from .records import FILES, SCORES, read_parts, sample_lines
+from .records import FILES, READ, SCORES, read_parts, sample_lines
 
 __all__ = [
     'Curves',
@@ -24,7 +24,7 @@ __all__ = [
 
 # A file that has grown by less is read to its end; of a larger rest, which the index
 # has yet to take in, some lines give the picture until it has.
-EXACT = 1 << 20  # bytes
+EXACT = READ  # bytes
 SAMPLES = 4000  # lines that are sampled for one answer, over all its runs
 FEWEST_SAMPLES = 30  # of them per run
 

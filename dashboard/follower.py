@@ -3,11 +3,13 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from .folders import Run, find_runs
 from .index import PART, Index
+from .precedence import Precedence
 from .records import FILES
 from .summary import LIVE, Stamp, Summarizer, stamp
 
@@ -40,6 +42,7 @@ class Follower:
         self._roots = roots
         self._index = index
         self._summarizer = Summarizer()
+        self._precedence = Precedence()
         self._changed = threading.Condition()
         self._listeners: list[Listener] = []
         self._closed = False
@@ -96,6 +99,10 @@ class Follower:
         with self._changed:
             return dict(self._runs)
 
+    def question(self) -> AbstractContextManager[None]:
+        """Around the answer to a question, which following the runs waits for."""
+        return self._precedence.question()
+
     def options(self, run: Run) -> dict[str, Any]:
         return self._summarizer.options(run)
 
@@ -136,6 +143,7 @@ class Follower:
                 self._stamps[key] = stamps[key]
                 self._expect(runs[key], stamps[key])
             if moved or (known and known['state'] in LIVE):
+                self._precedence.give_way()
                 changes[key] = self._summary(runs[key])
             if len(changes) >= TOLD_AT_ONCE:
                 self._publish(changes, [])
@@ -157,7 +165,7 @@ class Follower:
         """Indexes until it is time to look again."""
         while self._backlog and not self._closed and time.monotonic() < until:
             path, key = next(iter(self._backlog.items()))
-            if not self._index.advance(path):
+            if not self._index.advance(path, self._precedence.give_way):
                 del self._backlog[path]
                 self._offsets[path] = self._index.read(path, [])[0]
                 if key in self._runs and key not in self._backlog.values():

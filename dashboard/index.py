@@ -11,7 +11,7 @@ file advances by large parts only; what it has beyond them is read from the file
 import hashlib
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -64,10 +64,10 @@ class Index:
                 'another with --index.'
             ) from e
 
-    def advance(self, path: Path) -> int:
+    def advance(self, path: Path, pause: Callable[[], None] = lambda: None) -> int:
         """Takes in the next part of a file; returns how many bytes are left for later.
 
-        Less than `PART` is left alone and counts as nothing.
+        Less than `PART` is left alone and counts as nothing. `pause` is called often.
         """
         with self._connect('immediate') as db, open_plain(path) as file:
             if not file:
@@ -81,6 +81,7 @@ class Index:
             parts = read_parts(file, offset, offset + ADVANCE, FILES[path.name])
             broken = 0
             for reached, bad, columns in parts:
+                pause()
                 _extend(db, key, known, columns)
                 offset, broken = reached, broken + bad
             _store(db, key, offset, broken, known)

@@ -10,13 +10,21 @@ import numpy as np
 from . import buckets
 from .files import parse_object, printable
 
-__all__ = ['FILES', 'MOST_NAMES', 'SCORES', 'Columns', 'read_parts', 'sample_lines']
+__all__ = [
+    'FILES',
+    'MOST_NAMES',
+    'READ',
+    'SCORES',
+    'Columns',
+    'read_parts',
+    'sample_lines',
+]
 
 SCORES = 'scores/'  # prefix of what comes from scores.jsonl
 LONGEST_NAME = 200  # characters of a metric's name
 MOST_NAMES = 1000  # metrics of a file
-READ = 4 << 20  # bytes that are read at once
-LONGEST_LINE = 1 << 20  # bytes; a longer one is skipped
+READ = 1 << 20  # bytes that are read at once
+LONGEST_LINE = 1 << 19  # bytes; a longer one is skipped
 # No number of a run is near this, and sums of squares of larger ones overflow.
 LARGEST = 1e150
 

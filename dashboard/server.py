@@ -70,8 +70,9 @@ class View:
     def names(self, request: Request) -> Response:
         """Metrics that any of the runs has."""
         found: set[str] = set()
-        for run in self._runs(request):
-            found.update(self._curves.names(run.path))
+        with self._follower.question():
+            for run in self._runs(request):
+                found.update(self._curves.names(run.path))
         return _json(sorted(found))
 
     def series(self, request: Request) -> Response:
