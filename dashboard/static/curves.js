@@ -3,7 +3,7 @@
 import * as api from './api.js';
 import { Chart } from './chart.js';
 import { el, setText } from './dom.js';
-import { on, pickedRuns, setting, store, zoom } from './store.js';
+import { on, setting, store, zoom } from './store.js';
 
 const OVERVIEW = [
   'scores/score', 'scores/eval_score', 'train/loss/total', 'fps/env', 'fps/train',
@@ -11,6 +11,7 @@ const OVERVIEW = [
 ];
 const BATCH = 12; // metrics per request
 const PAUSE_MS = 1000; // between two refreshes of a growing run
+const NAMES_MS = 3000; // between two looks for new metrics in it
 
 export class CurvesView {
   constructor(panel) {
@@ -21,6 +22,8 @@ export class CurvesView {
     this.visible = new Set();
     this.names = [];
     this.timer = null;
+    this.namesTimer = null;
+    this.asked = 0; // when the names were asked for
     this.ask = 0; // number of the newest question: older answers are dropped
     this.sight = new IntersectionObserver((entries) => this.seen(entries), {
       rootMargin: '200px',
@@ -40,6 +43,7 @@ export class CurvesView {
   close() {
     this.life.abort();
     clearTimeout(this.timer);
+    clearTimeout(this.namesTimer);
     this.sight.disconnect();
     this.each((chart) => chart.close());
   }
@@ -96,17 +100,21 @@ export class CurvesView {
   }
 
   async reload() {
+    if (await this.loadNames()) this.refresh();
+  }
+
+  // Whether the names that are there now are those of the chosen runs.
+  async loadNames() {
     const ask = ++this.ask;
-    if (!store.picked.length) {
-      this.names = [];
+    this.asked = performance.now();
+    const found = store.picked.length ? this.answer(api.names(store.picked)) : [];
+    const names = await found;
+    if (ask !== this.ask || !names || this.closed) return false;
+    if (names.join('\n') !== this.names.join('\n') || !names.length) {
+      this.names = names;
       this.layout();
-      return;
     }
-    const names = await this.answer(api.names(store.picked));
-    if (ask !== this.ask || !names || this.closed) return;
-    this.names = names;
-    this.layout();
-    this.refresh();
+    return true;
   }
 
   // The charts that there should be, keeping those that are there.
@@ -186,15 +194,17 @@ export class CurvesView {
     if (fresh.length) this.load(fresh);
   }
 
-  // Soon, but not more often than the pause allows, however fast the run writes.
+  // Soon, but not more often than the pauses allow, however fast the run writes.
   later() {
-    if (this.closed || this.timer || document.hidden) return;
-    this.timer = setTimeout(() => {
+    if (this.closed || document.hidden) return;
+    this.timer ??= setTimeout(() => {
       this.timer = null;
-      const known = this.names.length;
-      if (known && this.charts.size) this.refresh();
-      if (!known || pickedRuns().some((run) => run.indexing)) this.reload();
+      this.refresh();
     }, PAUSE_MS);
+    this.namesTimer ??= setTimeout(() => {
+      this.namesTimer = null;
+      this.loadNames();
+    }, Math.max(PAUSE_MS, this.asked + NAMES_MS - performance.now()));
   }
 
   refresh() {

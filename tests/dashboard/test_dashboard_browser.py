@@ -94,12 +94,14 @@ def test_a_growing_run_is_followed_without_a_reload(chromium, server, folder):
         seen.pick('growing')
         value = chart(seen.page, 'train/imag/return').locator('.legend b')
         expect(value).to_have_text('0.221')  # tanh(9 / 40)
-        append(run / 'metrics.jsonl', line(20))
+        append(run / 'metrics.jsonl', line(20) | {'new/metric': 1.0})
         append(run / 'scores.jsonl', *scores(20))
         expect(value).to_have_text('0.462', timeout=MOMENTS)  # tanh(20 / 40)
         expect(seen.page.locator('.run', has_text='growing')).to_contain_text(
             '2k steps'
         )
+        new = seen.page.locator('[data-group=new]')
+        expect(new).to_have_count(1, timeout=MOMENTS)
         assert seen.page.evaluate('window.sameDocument')
 
 
