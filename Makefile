@@ -4,6 +4,8 @@ SHELL := /bin/bash
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
+PIP = $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 # Any python3 from 3.11 to 3.13: the first one found wins. Override with PYTHON=...
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
@@ -13,33 +15,39 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 
 setup: $(STAMP)
 
+# What the demo and training need.
 $(STAMP): pyproject.toml constraints.txt
 	@test -n '$(PYTHON)' || { echo 'No Python from 3.11 to 3.13 found.' \
 	  'Install one, or say PYTHON=/path/to/python3.12 make setup.' >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo 'Installing into $(VENV), once (about a minute) ...'
-	@$(BIN)/python -m pip install -q --disable-pip-version-check \
-	  -c constraints.txt -e '.[dev]'
+	@$(PIP) -e .
 	@touch $(STAMP)
+
+# What the tests need beyond that: test tools, environments, a browser's driver.
+$(DEV_STAMP): $(STAMP)
+	@echo 'Installing what development needs, once (about two minutes) ...'
+	@$(PIP) -e '.[dev]'
+	@touch $(DEV_STAMP)
 
 demo: $(STAMP)
 	@$(BIN)/dreamer demo
 
-test: $(STAMP)
+test: $(DEV_STAMP)
 	@$(BIN)/python -m pytest -m 'not long'
 
-test-long: $(STAMP)
+test-long: $(DEV_STAMP)
 	@$(BIN)/python -m pytest --timeout 3600
 
-check: $(STAMP)
+check: $(DEV_STAMP)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-format: $(STAMP)
+format: $(DEV_STAMP)
 	@$(BIN)/ruff check --fix -q . ; $(BIN)/ruff format .
 
-bench: $(STAMP)
+bench: $(DEV_STAMP)
 	@for f in bench/*.py; do $(BIN)/python $$f || exit 1; done
 
 clean:
