@@ -52,7 +52,7 @@ def write(
     """Writes weights and agent.json; returns the origin without the run's places."""
     origin = origin._replace(config=origin.config.update(PLACES))
     path.mkdir(parents=True, exist_ok=True)
-    tensors = {name: np.ascontiguousarray(value) for name, value in state.items()}
+    tensors = {name: np.asarray(value, order='C') for name, value in state.items()}
     safetensors.numpy.save_file(tensors, path / TENSORS)
     about = {'format': FORMAT, 'step': int(step), **origin.save()}
     del about['config']

@@ -28,6 +28,9 @@ usage: dreamer COMMAND [--configs PRESET ...] [--OPTION VALUE ...]
   parallel     train with one process per role: agent, replay, logger, environments
   eval_only    play with a trained agent: --run.from_checkpoint FOLDER
   eval         play with a trained agent and print its scores: dreamer eval LOGDIR
+  play         watch a trained agent play, in a window or as a video
+  export       write a trained agent into a folder: dreamer export LOGDIR OUT
+  import       start a run with the weights of such a folder, or of the reference
   tasks        list the tasks and what they need
   config       print the options that a command line stands for
   replay       look at the stored experience of a run
@@ -70,7 +73,10 @@ ROLES = ('parallel_replay', 'parallel_logger', 'parallel_envs', 'parallel_env')
 # Commands with options of their own: the module whose main(argv) runs them.
 TOOLS = {
     'eval': 'dreamerv3.evaluation',
+    'export': 'dreamerv3.export',
+    'import': 'dreamerv3.importing',
     'keys': 'embodied.transport.keys',
+    'play': 'dreamerv3.play',
     'plot': 'dashboard.plot',
     'replay': 'embodied.replay.tools',
     'status': 'embodied.run.parallel.status',
