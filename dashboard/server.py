@@ -147,7 +147,11 @@ class View:
                     continue
                 wake.clear()
                 # A slow page finds what it has missed as one change.
-                news = {'runs': dict(pending), 'ids': list(self._follower.runs())}
+                news = {
+                    'runs': dict(pending),
+                    'ids': list(self._follower.runs()),
+                    'reference': bool(self._references),
+                }
                 pending.clear()
                 yield f'data: {_dump(news)}\n\n'
         finally:

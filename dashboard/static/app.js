@@ -102,6 +102,11 @@ function showLink(open) {
   link.classList.toggle('lost', !open);
 }
 
+function takeNews({ runs, ids, reference }) {
+  document.body.classList.toggle('has-reference', reference);
+  takeRuns(runs, ids);
+}
+
 readAddress();
 makeTabs();
 makeTheme();
@@ -110,4 +115,4 @@ new RunList();
 showView();
 on('settings', (name) => name === 'tab' && showView());
 window.addEventListener('hashchange', () => location.reload());
-changes((news) => takeRuns(news.runs, news.ids), showLink);
+changes(takeNews, showLink);

@@ -97,17 +97,19 @@ export class Chart {
   }
 
   draw(columns, layout) {
-    const shape = JSON.stringify(layout) + store.settings.x;
+    // A logarithm has no place for zero and below: such a chart stays linear.
+    const log = store.settings.log && columns.slice(1).every(isPositive);
+    const shape = JSON.stringify([layout, store.settings.x, log]);
     if (this.plot && this.shape === shape) {
       this.plot.setData(columns);
       return;
     }
     this.plot?.destroy();
     this.shape = shape;
-    this.plot = new uPlot(this.options(layout), columns, this.canvas);
+    this.plot = new uPlot(this.options(layout, log), columns, this.canvas);
   }
 
-  options(layout) {
+  options(layout, log) {
     const grid = { stroke: css('grid'), width: 1 };
     const axis = { stroke: css('dim'), grid, ticks: { show: false }, font: AXIS_FONT };
     const byTime = store.settings.x === 'time';
@@ -116,7 +118,7 @@ export class Chart {
       height: this.height(),
       padding: [8, 12, 0, 0],
       legend: { show: false },
-      scales: { x: { time: false } },
+      scales: { x: { time: false }, y: { distr: log ? 3 : 1 } },
       cursor: {
         sync: { key: 'curves', setSeries: false },
         points: { size: 6 },
@@ -125,7 +127,7 @@ export class Chart {
       axes: [
         { ...axis, values: (_, ticks) => ticks.map(byTime ? axisTime : short),
           space: 60, size: 26 },
-        { ...axis, values: (_, ticks) => ticks.map(short), size: 48 },
+        { ...axis, values: (_, ticks) => ticks.map(tick), size: 48 },
       ],
       ...lines(layout),
       hooks: {
@@ -196,6 +198,11 @@ export class Chart {
 }
 
 const AXIS_FONT = '11px system-ui, sans-serif';
+
+// A logarithmic axis leaves out the numbers of some of its lines.
+const tick = (value) => (value === null ? '' : short(value));
+
+const isPositive = (values) => values.every((value) => value === null || value > 0);
 
 const lastOf = (values) => values.findLast((value) => value !== null);
 

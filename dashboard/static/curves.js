@@ -75,7 +75,7 @@ export class CurvesView {
         setting('smooth', Number(event.target.value));
       },
     });
-    const flag = (name, label) => el('label', { class: 'flag' },
+    const flag = (name, label) => el('label', { class: `flag ${name}` },
       el('input', {
         type: 'checkbox', checked: settings[name],
         onchange: (event) => setting(name, event.target.checked),
@@ -89,13 +89,14 @@ export class CurvesView {
         el('legend', { class: 'hidden' }, 'Axis'),
         axis('step', 'Steps'), axis('time', 'Time')),
       el('label', { class: 'slider' }, 'Smoothing', smooth, smoothed),
+      flag('log', 'Log scale'),
       flag('merge', 'Merge seeds'),
       flag('reference', 'Reference'),
       this.unzoom);
   }
 
   changed(name) {
-    if (name === 'smooth') this.each((chart) => chart.redraw());
+    if (name === 'smooth' || name === 'log') this.each((chart) => chart.redraw());
     else if (name !== 'tab') this.refresh();
   }
 

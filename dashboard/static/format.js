@@ -15,6 +15,12 @@ export function short(value) {
 
 const trim = (text) => (text.includes('.') ? text.replace(/\.?0+$/, '') : text);
 
+export function bytes(count) {
+  if (!Number.isFinite(count)) return '–';
+  return count < 1e9 ? `${trim((count / 1e6).toPrecision(3))} MB`
+    : `${trim((count / 1e9).toPrecision(3))} GB`;
+}
+
 export const whole = (value) =>
   typeof value === 'number' ? Math.round(value).toLocaleString('en-US') : '–';
 

@@ -1,7 +1,7 @@
 // The picture of the processes: who does what, how fast, and who waits for whom.
 
 import { badge, el, setVars } from './dom.js';
-import { duration, percent, short } from './format.js';
+import { bytes, duration, percent, short } from './format.js';
 import { color } from './palette.js';
 import { LIVE, on, pickedRuns, store } from './store.js';
 
@@ -64,7 +64,7 @@ function picture(run) {
 
 function verdict(run, stalled, age) {
   if (stalled) {
-    return el('p', { class: 'verdict bad', role: 'status' },
+    return el('p', { class: 'verdict bad' },
       `No new metrics for ${duration(age)}: something is stuck, or saves or compiles.`);
   }
   return el('p', { class: 'verdict' }, bottleneck(run));
@@ -134,8 +134,8 @@ function replayBox(run) {
   const role = run.roles.replay;
   return box('Replay', role?.state ?? run.state, [
     ['steps', short(latest['replay/steps'])],
-    ['gigabytes', short(latest['replay/gigabytes'])],
-    ['fresh sequences queued', short(latest['replay/online_queue'])],
+    ['size', bytes(1e9 * latest['replay/gigabytes'])],
+    ['fresh in queue', short(latest['replay/online_queue'])],
   ], [
     bar('filled for training', latest['replay/fill']),
     bar('training waits', latest['replay/sample_wait'], true),
@@ -192,7 +192,7 @@ function ratioText({ latest, wanted_ratio: wanted }) {
 function memory(run, role) {
   const gigabytes = run.latest[`usage/${role}/memory_gb`];
   return typeof gigabytes === 'number'
-    ? el('p', { class: 'dim' }, `${short(gigabytes)} GB memory`) : null;
+    ? el('p', { class: 'dim' }, `${bytes(1e9 * gigabytes)} memory`) : null;
 }
 
 const RANK = ['dead', 'failed', 'restarting', 'silent', 'starting', 'unknown',

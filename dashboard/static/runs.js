@@ -3,7 +3,7 @@
 import { badge, el, setText, setVars } from './dom.js';
 import { short } from './format.js';
 import { color } from './palette.js';
-import { on, ordered, pick, store } from './store.js';
+import { colorOf, on, ordered, pick, store } from './store.js';
 
 const byId = (id) => document.getElementById(id);
 
@@ -15,7 +15,7 @@ export class RunList {
     byId('pick-shown').addEventListener('click', () =>
       pick(this.shown().map((run) => run.id)));
     byId('pick-none').addEventListener('click', () => pick([]));
-    on('runs picked theme', () => this.draw());
+    on('runs picked settings theme', () => this.draw());
     this.draw();
   }
 
@@ -69,7 +69,7 @@ function makeItem(id) {
   function show(run) {
     const chosen = store.picked.includes(id);
     box.checked = chosen;
-    setVars(node, { color: chosen ? color(store.colors.get(id)) : 'transparent' });
+    setVars(node, { color: chosen ? color(colorOf(id)) : 'transparent' });
     setText(name, run.name);
     name.title = run.path;
     const parts = [badge(run.state), el('span', {}, run.task || 'no config')];

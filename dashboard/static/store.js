@@ -2,7 +2,9 @@
 
 import { paletteSize } from './palette.js';
 
-const DEFAULTS = { tab: 'curves', x: 'step', smooth: 0.6, merge: false, reference: true };
+const DEFAULTS = {
+  tab: 'curves', x: 'step', smooth: 0.6, log: false, merge: false, reference: true,
+};
 const FIRST_PICK = 6; // runs that are shown if nothing was chosen
 export const LIVE = new Set(['starting', 'running', 'waiting', 'restarting', 'silent']);
 
@@ -33,6 +35,13 @@ export function emit(topic, detail) {
 
 export const pickedRuns = () =>
   store.picked.map((id) => store.runs.get(id)).filter((run) => run);
+
+// Number of a run's color: that of the first of its seeds when they are merged.
+export function colorOf(id) {
+  const group = store.settings.merge && store.runs.get(id)?.group;
+  const same = (other) => store.runs.get(other)?.group === group;
+  return store.colors.get(group ? store.picked.find(same) : id);
+}
 
 export function setting(name, value) {
   if (store.settings[name] === value) return;
@@ -102,7 +111,7 @@ export function readAddress() {
   const query = new URLSearchParams(location.hash.slice(1));
   const settings = { ...DEFAULTS };
   for (const name of ['tab', 'x']) if (query.has(name)) settings[name] = query.get(name);
-  for (const name of ['merge', 'reference']) {
+  for (const name of ['log', 'merge', 'reference']) {
     if (query.has(name)) settings[name] = query.get(name) === '1';
   }
   const smooth = Number(query.get('smooth') ?? DEFAULTS.smooth);

@@ -82,6 +82,7 @@ def test_seeds_are_merged_and_the_reference_is_gray(chromium, server):
         assert seen.pixels('scores/score', BLUE) > 100
         assert seen.pixels('scores/score', ORANGE) == 0
         assert seen.pixels('scores/score', GRAY) > 50
+        seen.page.get_by_label('Log scale').check()
         seen.page.get_by_label('Reference').uncheck()
         expect(card.locator('.legend')).not_to_contain_text('Reference')
         seen.picture('merged')
