@@ -4,10 +4,12 @@
 """
 
 import os
+import resource
 import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import crew_roles
@@ -86,12 +88,16 @@ def hang_once(folder):
             threading.Event().wait()
 
 
-def wait_long(seconds):
-    """Does nothing, but says why, or waits for others."""
+def take_long(seconds):
+    """Does nothing, but says why; waits for others; is really busy."""
     with vitals().busy(COMPILING):
         vitals().advance()
-        threading.Event().wait(seconds / 2)
-    threading.Event().wait(seconds / 2)
+        threading.Event().wait(seconds)
+    threading.Event().wait(seconds)
+    with vitals().busy():
+        begin = time.monotonic()
+        while time.monotonic() < begin + seconds:
+            pass
 
 
 def stop_once(folder):
@@ -130,6 +136,10 @@ def launch(folder, door, kind):
             case 'program':
                 crew.start('grouped', start_program, door, False)
                 crew.start('apart', start_program, door, True)
+            case 'full':
+                count = len(os.listdir('/proc/self/fd'))
+                resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
+                crew.start('role', crew_roles.leave)
             case 'slow':
                 crew.start('slow', end_slowly, door, folder / 'ended')
         crew.wait()

@@ -175,9 +175,9 @@ def test_a_hung_role_is_started_again(make_crew, tmp_path):
     assert 'hung' in told(tmp_path, key='reason')[1]
 
 
-def test_a_role_that_waits_or_compiles_is_not_hung(make_crew, tmp_path):
+def test_a_role_that_compiles_waits_or_computes_is_not_hung(make_crew, tmp_path):
     with make_crew(hang_timeout=1.0) as crew:
-        crew.start('role', roles.wait_long, 6.0)
+        crew.start('role', roles.take_long, 3.0)
         crew.wait()
     assert told(tmp_path) == ['starting', 'running']
 
@@ -185,7 +185,7 @@ def test_a_role_that_waits_or_compiles_is_not_hung(make_crew, tmp_path):
 def run_launcher(tmp_path, door, kind):
     script = roles.__file__
     command = [sys.executable, script, str(tmp_path), str(door.path), kind]
-    return subprocess.Popen(command)
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 
 def test_a_suspended_launcher_gives_everybody_more_time(door, tmp_path):
@@ -198,10 +198,19 @@ def test_a_suspended_launcher_gives_everybody_more_time(door, tmp_path):
     threading.Event().wait(4.0)  # longer than the grace
     for pid in (launcher.pid, role):
         os.kill(pid, signal.SIGCONT)
-    assert launcher.wait(SECONDS) == 0
+    launcher.communicate(timeout=SECONDS)
+    assert launcher.returncode == 0
     assert (tmp_path / 'ended').exists()
     (seconds,) = told(tmp_path, 'suspended', 'seconds')
     assert seconds >= 1
+
+
+def test_a_launcher_without_descriptors_says_what_to_do(door, tmp_path):
+    launcher = run_launcher(tmp_path, door, 'full')
+    _, errors = launcher.communicate(timeout=SECONDS)
+    assert launcher.returncode != 0
+    assert 'The role failed: OSError: [Errno 24] Too many open files' in errors
+    assert '`ulimit -n`' in errors
 
 
 # Ends
@@ -240,7 +249,7 @@ def test_no_program_outlives_a_killed_launcher(door, tmp_path):
     programs = [door.await_pid() for _ in range(2)]
     ended = [os.pidfd_open(pid) for pid in programs]
     launcher.kill()
-    launcher.wait()
+    launcher.communicate()
     for fd in ended:
         poll = select.poll()
         poll.register(fd, select.POLLIN)

@@ -1,0 +1,151 @@
+"""Status of a run: readers are never told that the dead are alive."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dreamerv3.main import main
+from embodied.core import lineage
+from embodied.core.errors import ConfigError
+from embodied.core.identity import Identity
+from embodied.run.parallel.logs import Logs
+from embodied.run.parallel.status import Status, StatusFile
+from embodied.run.parallel.takeover import take_over
+
+ROLE = {'state': 'running', 'activity': '', 'pid': 5, 'restarts': 1, 'error': 'burnt'}
+
+
+def write(folder, state='running', **changes):
+    """The status that this process writes, with changes made to the file."""
+    StatusFile(folder, epoch=3).write(state, {'agent': ROLE})
+    path = folder / 'status.json'
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def dead_pid():
+    process = subprocess.Popen([sys.executable, '-c', ''])
+    process.wait()
+    return process.pid
+
+
+@pytest.mark.parametrize(
+    ('written', 'changes', 'state'),
+    [
+        ('running', {}, 'running'),
+        ('stopping', {}, 'stopping'),
+        ('running', {'pid': 'dead'}, 'dead'),
+        ('running', {'started': 1.0}, 'dead'),  # another process with its number
+        ('running', {'boot': 'earlier'}, 'dead'),
+        ('running', {'uptime': 0.0}, 'silent'),
+        ('running', {'heartbeat': 0.0}, 'running'),  # The clock has jumped.
+        ('done', {'pid': 'dead'}, 'done'),
+        ('failed', {'uptime': 0.0}, 'failed'),
+        ('running', {'host': 'elsewhere'}, 'running'),
+        ('running', {'host': 'elsewhere', 'heartbeat': 0.0}, 'unknown'),
+    ],
+)
+def test_the_state_is_what_can_be_believed(tmp_path, written, changes, state):
+    if changes.get('pid') == 'dead':
+        changes = {'pid': dead_pid()}
+    write(tmp_path, written, **changes)
+    assert Status.read(tmp_path).state == state
+
+
+def test_the_command_prints_state_and_roles(tmp_path, capsys):
+    write(tmp_path)
+    assert main(['status', str(tmp_path)]) == 0
+    first, launcher, role = capsys.readouterr().out.splitlines()
+    assert first == 'running'
+    assert launcher.startswith(f'launcher: process {os.getpid()} on ')
+    assert role == '  agent      running, 1 restarts, process 5, last error: burnt'
+
+
+def test_the_roles_of_a_dead_launcher_are_gone(tmp_path, capsys):
+    write(tmp_path, pid=dead_pid())
+    assert main(['status', str(tmp_path)]) == 0
+    first, _, role = capsys.readouterr().out.splitlines()
+    assert first.startswith('dead: its launcher was killed')
+    assert role == '  agent      gone, 1 restarts, last error: burnt'
+
+
+def test_folders_without_a_status_are_refused(tmp_path, capsys):
+    assert main(['status', str(tmp_path)]) == 2
+    assert 'give the --logdir of a distributed run' in capsys.readouterr().err
+
+
+# Taking over
+
+
+def start_marked(mark):
+    """A process that never ends, as an earlier session may leave it behind."""
+    code = 'import threading; print(1, flush=True); threading.Event().wait()'
+    process = subprocess.Popen(
+        [sys.executable, '-c', code],
+        env={**os.environ, lineage.MARK: mark},
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    process.stdout.read(1)
+    return process
+
+
+def test_what_an_earlier_session_left_behind_is_ended(tmp_path):
+    left, other = start_marked('run1.agent.0.'), start_marked('run2.agent.0.')
+    try:
+        write(tmp_path, pid=dead_pid(), lineage='run1')
+        take_over(tmp_path)
+        assert left.wait(10) == -9
+        assert other.poll() is None
+    finally:
+        for process in (left, other):
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+
+@pytest.mark.parametrize(
+    ('changes', 'refused'),
+    [
+        ({}, True),
+        ({'heartbeat': 0.0}, False),
+        ({'state': 'done'}, False),
+    ],
+)
+def test_a_run_that_goes_on_on_another_machine_is_not_taken_over(
+    tmp_path, changes, refused
+):
+    write(tmp_path, host='elsewhere', **changes)
+    if not refused:
+        take_over(tmp_path)
+        return
+    with pytest.raises(ConfigError, match='in use by process .* on elsewhere'):
+        take_over(tmp_path)
+
+
+def test_a_fresh_folder_is_taken_over_as_it_is(tmp_path):
+    take_over(tmp_path)
+
+
+def test_identities_tell_processes_apart():
+    assert Identity.of().alive
+    assert not Identity.of()._replace(started=1.0).alive
+    assert Identity.of()._replace(host='elsewhere').alive is None
+    with pytest.raises(ProcessLookupError):
+        Identity.of(dead_pid())
+
+
+# Logs
+
+
+def test_logs_move_on_when_they_are_full(tmp_path):
+    logs = Logs(tmp_path, max_bytes=10)
+    with logs.path('agent').open('a') as file:
+        for word in ('first', 'second', 'third'):
+            file.write(f'{word}\n')
+            file.flush()
+            logs.rotate()
+    assert (tmp_path / 'agent.log.1').read_text() == 'first\nsecond\n'
+    assert logs.path('agent').read_text() == 'third\n'
