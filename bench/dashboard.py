@@ -1,7 +1,8 @@
 """Dashboard: first curve, indexing and memory with many runs of many long metrics.
 
-    python bench/dashboard.py                 100 runs x 50 metrics x 100k points
+    python bench/dashboard.py                  100 runs x 50 metrics x 100k points
     python bench/dashboard.py --until-indexed  waits for the whole index, many minutes
+    python bench/dashboard.py --until-indexed --lines 10000  a tenth of it
 
 One JSON line per figure. All runs are hard links to one file of 230 MB, so that the
 bench fits on a disk; the dashboard reads each of them.
@@ -26,7 +27,7 @@ from urllib.parse import urlencode, urlsplit
 
 import psutil
 
-RUNS, METRICS, LINES = 100, 50, 100_000
+RUNS, METRICS = 100, 50
 FIRST_PICK = 6  # runs that a page shows unless told otherwise
 NAMES = [f'train/group{i // 10}/metric{i:02d}' for i in range(METRICS)]
 SECONDS = 10.0  # of indexing that are measured
@@ -74,7 +75,7 @@ class Server:
         self.process.communicate()
 
 
-def make_runs(folder: Path) -> None:
+def make_runs(folder: Path, lines: int) -> None:
     noise = random.Random(0)
     first = folder / 'run000' / 'metrics.jsonl'
     for number in range(RUNS):
@@ -86,7 +87,7 @@ def make_runs(folder: Path) -> None:
             os.link(first, run / 'metrics.jsonl')
             continue
         with first.open('w') as file:
-            for line in range(LINES):
+            for line in range(lines):
                 record = {'step': 100 * line, 'time': 1.7e9 + 10 * line}
                 for i, name in enumerate(NAMES):
                     record[name] = math.sin(line / 5000 + i) + noise.gauss(0, 0.3)
@@ -147,10 +148,11 @@ def report(name: str, bar: str = '', **figures: float) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--until-indexed', action='store_true')
+    parser.add_argument('--lines', type=int, default=100_000)
     args = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as place:
         folder, index = Path(place, 'logdir'), Path(place, 'index.sqlite')
-        make_runs(folder)
+        make_runs(folder, args.lines)
         size = (folder / 'run000' / 'metrics.jsonl').stat().st_size * RUNS
         server = Server(folder, index)
         first_curve(server)

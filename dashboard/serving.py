@@ -1,6 +1,7 @@
 """Serving: the dashboard on a socket, with a follower as long as it runs."""
 
 import socket
+import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -52,7 +53,13 @@ def serve(
         uvicorn.Config(app, log_level='warning', lifespan='on', ws='none'), follower
     )
     server.run([place])
-    follower.check()
+    try:
+        follower.check()
+    except sqlite3.Error as e:
+        raise ConfigError(
+            f'The index {index.path} cannot be used any more: {e}. Is the disk full or '
+            'the file gone? Start again, or name another with --index.'
+        ) from e
 
 
 class Server(uvicorn.Server):

@@ -66,7 +66,8 @@ export function pick(ids) {
 export function takeRuns(news, ids) {
   store.count = ids.length;
   const changed = [];
-  for (const id of store.runs.keys()) if (!ids.includes(id)) store.runs.delete(id);
+  const there = new Set(ids);
+  for (const id of store.runs.keys()) if (!there.has(id)) store.runs.delete(id);
   for (const [id, summary] of Object.entries(news)) {
     const before = store.runs.get(id);
     store.runs.set(id, summary);

@@ -157,6 +157,21 @@ def test_it_ends_while_pages_are_open(folder, tmp_path):
         assert server.close() == 0
 
 
+def test_it_says_why_it_cannot_go_on_without_its_index(folder, tmp_path):
+    index = tmp_path / 'index.sqlite'
+    server = Dashboard(folder, index)
+    with server.changes() as messages:
+        next(messages)
+        for suffix in ('', '-wal', '-shm'):
+            index.with_name(index.name + suffix).unlink(missing_ok=True)
+        append(folder / 'other' / 'metrics.jsonl', *[line(i) for i in range(60, 600)])
+        for _ in messages:
+            pass  # until it hangs up
+    assert server.process.wait(60) == 2
+    assert server.process.stdout
+    server.process.stdout.close()
+
+
 def test_json_of_a_run_is_ascii(server, runs):
     _, _, body = server.get(f'/api/runs/{runs["other"]["id"]}')
     assert body.isascii()
