@@ -64,6 +64,7 @@ ARGS = {
     'grace': 30.0,
     'max_restarts': 20,
     'pace': 0.0,
+    'train_seconds': 0.0,
     'pause': '',  # where the agent waits, see PausedAgent
     'pause_seconds': 0.0,
 }
@@ -115,8 +116,9 @@ class Env:
 class Agent:
     """Counts its updates and writes latents; a sequence with a hole is an error."""
 
-    def __init__(self):
+    def __init__(self, train_seconds=0.0):
         self.updates = 0
+        self.train_seconds = train_seconds  # that an update takes
 
     def init_policy(self, batch_size):
         return np.zeros(batch_size, np.float32)
@@ -132,6 +134,7 @@ class Agent:
         follows = np.diff(batch['number'], axis=1) == 1
         assert (follows | batch['is_first'][:, 1:]).all(), batch['number']
         assert (batch['image'] == batch['number'][..., None, None, None] % 251).all()
+        threading.Event().wait(self.train_seconds)
         self.updates += 1
         latent = np.full((*batch['stepid'].shape[:2], 2), self.updates, np.float32)
         outs = {'replay': {'stepid': batch['stepid'], 'dyn/deter': latent}}
@@ -160,10 +163,10 @@ class PausedAgent(Agent):
     save, the first with updates in it, is written.
     """
 
-    def __init__(self, logdir, point, seconds):
+    def __init__(self, logdir, point, seconds, train_seconds):
         self._logdir, self._point, self._seconds = logdir, point, seconds
         self._saves = 0
-        super().__init__()
+        super().__init__(train_seconds)
         self._pause('make')
 
     def train(self, carry, batch):
@@ -281,7 +284,7 @@ def run(logdir, **changes):
     bind = functools.partial
     args = elements.Config({**ARGS, 'logdir': str(logdir), **changes})
     combined(
-        bind(PausedAgent, logdir, args.pause, args.pause_seconds),
+        bind(PausedAgent, logdir, args.pause, args.pause_seconds, args.train_seconds),
         bind(make_replay, logdir),
         make_eval_replay,
         bind(Env, args.pace),

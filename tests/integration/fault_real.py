@@ -17,8 +17,9 @@ def make_replay(config):
 
 def main():
     logdir, *flags = sys.argv[1:]
-    flags = ['--configs', 'tiny', 'debug', *flags, '--logger.outputs', 'jsonl']
-    config, _ = config_lib.resolve([*flags, '--logdir', logdir])
+    flags = ['--script', 'parallel', '--configs', 'tiny', 'debug', *flags]
+    flags += ['--logger.outputs', 'jsonl', '--logdir', logdir]
+    config, _ = config_lib.resolve(flags)
     bind = functools.partial
     parallel.combined(
         bind(factories.make_agent, config),

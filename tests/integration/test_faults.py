@@ -1,6 +1,9 @@
 """Runs that are killed, stopped and interrupted at any moment, with real processes."""
 
+import itertools
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -69,6 +72,19 @@ def test_everything_is_killed_at_any_moment_and_the_same_command_goes_on(tmp_pat
     check_ratio(tmp_path, RATIO)
 
 
+@pytest.mark.parametrize('role', ['replay', 'logger', 'agent'])
+def test_a_role_is_killed_while_the_last_updates_are_made(tmp_path, role):
+    flags = ('--steps', '400', '--train_seconds', '0.1', '--train_ratio', '8')
+    with FaultyRun(tmp_path, *flags) as run:
+        run.await_running('agent')
+        run.await_steps(400)
+        run.kill(role)
+        assert run.wait() == 0, run.log
+    found = check_folder(tmp_path)
+    assert 400 <= found.stored < 400 + 4
+    check_ratio(tmp_path, 8.0)
+
+
 ENDLESS = '1e6'  # seconds
 
 
@@ -101,3 +117,28 @@ def test_an_interruption_ends_the_run_in_time_at_any_phase(tmp_path, phase, paus
         assert run.wait() == 0, run.log
     check_folder(tmp_path)
     check_ratio(tmp_path, RATIO)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize('pair', [*itertools.combinations(ROLES, 2)], ids='-'.join)
+def test_two_roles_are_killed_at_once(tmp_path, pair):
+    flags = ('--eval_envs', '1', '--eval_every', '100')
+    with FaultyRun(tmp_path, *flags) as run:
+        for role in ROLES:
+            run.await_running(role)
+        for _ in range(3):
+            run.await_steps()
+            killed = {role: run.kill(role)[0] for role in pair}
+            for role, pid in killed.items():
+                run.await_running(role, after=pid)
+        run.await_steps()
+        finish(run)
+    check_folder(tmp_path)
+    check_ratio(tmp_path, RATIO)
+
+
+@pytest.mark.long
+def test_chaos_for_some_minutes():
+    bench = Path(__file__).parents[2] / 'bench' / 'chaos.py'
+    command = [sys.executable, str(bench), '--minutes', '3', '--faults', '12']
+    assert subprocess.run(command, check=False).returncode == 0
