@@ -74,9 +74,8 @@ def test_everything_is_killed_at_any_moment_and_the_same_command_goes_on(tmp_pat
 
 @pytest.mark.parametrize('role', ['replay', 'logger', 'agent'])
 def test_a_role_is_killed_while_the_last_updates_are_made(tmp_path, role):
-    flags = ('--steps', '400', '--train_seconds', '0.1', '--train_ratio', '8')
+    flags = ('--steps', '400', '--train_seconds', '0.5', '--train_ratio', '8')
     with FaultyRun(tmp_path, *flags) as run:
-        run.await_running('agent')
         run.await_steps(400)
         run.kill(role)
         assert run.wait() == 0, run.log

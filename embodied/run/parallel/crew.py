@@ -178,8 +178,9 @@ class Crew:
 
     def _start_again(self, member: Member) -> None:
         suspected, member.due = member.suspected, None
-        # At the end, the lead still needs those who write what it has done.
-        if self._stopping or (self._over and (suspected or not member.writes)):
+        # At the end, the lead still has to save, and needs those who write.
+        needed = not suspected and (member.writes or member is self._lead)
+        if self._stopping or (self._over and not needed):
             member.finish()
         elif suspected:
             self._retry(member, suspected)
