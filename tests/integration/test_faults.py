@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -70,6 +71,25 @@ def test_everything_is_killed_at_any_moment_and_the_same_command_goes_on(tmp_pat
     assert stored == sorted(stored) and found.acknowledged >= stored[-1]
     assert 3000 <= found.stored < 3000 + 4
     check_ratio(tmp_path, RATIO)
+
+
+def test_stopped_roles_are_noticed_and_go_on(tmp_path):
+    with FaultyRun(tmp_path) as run:
+        stopped = {role: run.await_running(role) for role in ('agent', 'env2')}
+        run.await_steps()
+        for pid in stopped.values():
+            os.kill(pid, signal.SIGSTOP)
+        for role, pid in stopped.items():
+            for state in ('stopped', 'continued'):
+                run.await_event(lambda x, s=(role, state, pid): told(x) == s)
+        run.await_steps()
+        finish(run)
+        assert not any(x.get('state') == 'restarting' for x in run.events())
+    assert check_folder(tmp_path).streams == 4
+
+
+def told(event):
+    return event.get('role'), event.get('state'), event.get('pid')
 
 
 @pytest.mark.parametrize('role', ['replay', 'logger', 'agent'])
