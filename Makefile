@@ -11,7 +11,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
 	2>/dev/null && echo $$p && break; done)
 
-.PHONY: setup demo test test-long check format bench clean
+.PHONY: setup demo test test-long check format bench docs clean
 
 setup: $(STAMP)
 
@@ -49,6 +49,9 @@ format: $(DEV_STAMP)
 
 bench: $(DEV_STAMP)
 	@for f in bench/*.py; do $(BIN)/python $$f || exit 1; done
+
+docs: $(DEV_STAMP)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict && echo 'Open site/index.html'
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache
