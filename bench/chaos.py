@@ -40,7 +40,11 @@ ROLES = ('agent', 'replay', 'logger', 'env0', 'env2', 'env4', 'env6')
 RATIO = 32.0
 FLAGS = ('--envs', '8', '--envs_per_worker', '2', '--train_ratio', str(RATIO))
 FLAGS += ('--save_every', '5', '--pace', '0.01', '--max_restarts', '5')
-FAULTS = {'kill': (signal.SIGKILL, 'running'), 'stop': (signal.SIGSTOP, 'continued')}
+SIGNALS = {'kill': signal.SIGKILL, 'stop': signal.SIGSTOP}
+SIGNS = {  # of a role that is well again
+    'kill': {'event': 'role', 'state': 'running'},
+    'stop': {'event': 'continued'},
+}
 STOPS = 0.25  # share of faults that stop a role instead of killing it
 PAUSE = (1.0, 5.0)  # seconds between the end of one fault and the next
 DEADLINE = 90.0  # seconds for a role to be back
@@ -94,9 +98,8 @@ def harm_roles(logdir: Path, seconds: float, faults: int, rng: random.Random) ->
 def harm(run: FaultyRun, role: str, kind: str) -> float:
     """Seconds until the role is well again."""
     begin, seen, pid = time.monotonic(), len(run.events()), run.pid(role)
-    number, sign = FAULTS[kind]
-    os.kill(pid, number)
-    well = lambda x: x.get('role') == role and x.get('state') == sign
+    os.kill(pid, SIGNALS[kind])
+    well = lambda event: event.items() >= {**SIGNS[kind], 'role': role}.items()
     run.await_event(well, DEADLINE, since=seen)
     return time.monotonic() - begin
 

@@ -80,8 +80,8 @@ def test_stopped_roles_are_noticed_and_go_on(tmp_path):
         for pid in stopped.values():
             os.kill(pid, signal.SIGSTOP)
         for role, pid in stopped.items():
-            for state in ('stopped', 'continued'):
-                run.await_event(lambda x, s=(role, state, pid): told(x) == s)
+            for event in ('stopped', 'continued'):
+                run.await_event(lambda x, what=(event, role, pid): told(x) == what)
         run.await_steps()
         finish(run)
         assert not any(x.get('state') == 'restarting' for x in run.events())
@@ -89,7 +89,7 @@ def test_stopped_roles_are_noticed_and_go_on(tmp_path):
 
 
 def told(event):
-    return event.get('role'), event.get('state'), event.get('pid')
+    return event['event'], event.get('role'), event.get('pid')
 
 
 @pytest.mark.parametrize('role', ['replay', 'logger', 'agent'])
