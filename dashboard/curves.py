@@ -25,8 +25,8 @@ __all__ = [
 # A file that has grown by less is read to its end; of a larger rest, which the index
 # has yet to take in, some lines give the picture until it has.
 EXACT = READ  # bytes
-SAMPLES = 4000  # lines that are sampled for one answer, over all its runs
-FEWEST_SAMPLES = 30  # of them per run
+SAMPLES = 1500  # lines that are sampled for one answer, over all its runs
+FEWEST_SAMPLES = 20  # of them per run
 
 
 class Span(NamedTuple):

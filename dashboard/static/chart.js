@@ -4,7 +4,7 @@ import { el, setText, setVars } from './dom.js';
 import { axisTime, short, splitName, whole } from './format.js';
 import { color, css, faint } from './palette.js';
 import { smooth } from './smooth.js';
-import { store, zoom } from './store.js';
+import { colorOf, store, zoom } from './store.js';
 import uPlot from './vendor/uPlot.esm.js';
 
 const HEIGHT = 190; // pixels
@@ -82,14 +82,14 @@ export class Chart {
     }
     for (const curve of curves) {
       const merged = curve.runs.length > 1;
-      const hue = color(store.colors.get(curve.runs[0]));
+      const hue = color(colorOf(curve.runs[0]));
       const soft = (values) => smooth(values, store.settings.smooth);
       if (curve.low) columns.push(soft(curve.low), soft(curve.high));
       columns.push(soft(curve.mean));
       layout.push({ color: hue, band: Boolean(curve.low), group: merged });
     }
     this.draw(columns, layout);
-    this.describe(null);
+    this.describe(this.plot.cursor.idx ?? null);
   }
 
   bands() {
@@ -131,7 +131,7 @@ export class Chart {
       ],
       ...lines(layout),
       hooks: {
-        setCursor: [(plot) => this.describe(plot.cursor.idx)],
+        setCursor: [(plot) => this.describe(plot.cursor.idx ?? null)],
         setSelect: [(plot) => this.select(plot)],
         ready: [(plot) => plot.over.addEventListener('dblclick', () => zoom(null))],
       },
@@ -153,23 +153,22 @@ export class Chart {
     const place = x[at];
     const text = store.settings.x === 'time' ? axisTime(place ?? 0) : whole(place);
     setText(this.place, x.length && index !== null ? `at ${text}` : '');
-    const rows = curves.map((curve) => ({
+    const shown = curves.length > MOST_LABELS ? MOST_LABELS - 1 : MOST_LABELS;
+    const rows = curves.slice(0, shown).map((curve) => ({
       label: labelOf(curve),
-      hue: color(store.colors.get(curve.runs[0])),
+      hue: color(colorOf(curve.runs[0])),
       value: index === null ? lastOf(curve.mean) : curve.mean[index],
     }));
-    const more = rows.length - MOST_LABELS;
-    const items = rows.slice(0, more > 1 ? MOST_LABELS - 1 : MOST_LABELS).map(legendItem);
-    if (more > 1) {
-      items.push(el('li', { class: 'dim' }, `and ${rows.length - MOST_LABELS + 1} more`));
+    const items = rows.map(legendItem);
+    if (curves.length > shown) {
+      items.push(el('li', { class: 'dim' }, `and ${curves.length - shown} more`));
     }
     for (const band of this.bands()) {
       const hue = css('reference');
       items.push(legendItem({ label: `Reference: ${band.label}`, hue }));
     }
     this.legend.replaceChildren(...items);
-    const summary = rows.slice(0, MOST_LABELS)
-      .map(({ label, value }) => `${label}: ${short(value)}`).join(', ');
+    const summary = rows.map(({ label, value }) => `${label}: ${short(value)}`).join(', ');
     this.canvas.setAttribute('aria-label',
       `${this.name}, ${curves.length} curves. ${summary || 'No data'}. ` +
       'Arrow keys read values, plus and minus zoom.');

@@ -36,11 +36,12 @@ export function emit(topic, detail) {
 export const pickedRuns = () =>
   store.picked.map((id) => store.runs.get(id)).filter((run) => run);
 
-// Number of a run's color: that of the first of its seeds when they are merged.
+// Number of a run's color; merged seeds share that of their group.
 export function colorOf(id) {
-  const group = store.settings.merge && store.runs.get(id)?.group;
-  const same = (other) => store.runs.get(other)?.group === group;
-  return store.colors.get(group ? store.picked.find(same) : id);
+  if (!store.settings.merge) return store.colors.get(id);
+  const groupOf = (run) => store.runs.get(run)?.group || run;
+  const groups = [...new Set(store.picked.map(groupOf))];
+  return Math.max(0, groups.indexOf(groupOf(id))) % paletteSize;
 }
 
 export function setting(name, value) {
