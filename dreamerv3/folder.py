@@ -10,6 +10,7 @@ import datetime
 import os
 import platform
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +58,12 @@ class RunFolder:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, stack: Any) -> None:
-        if error is None:
-            self._event('stop', reason='done')
-        else:
-            self._event('stop', reason=f'{type(error).__name__}: {error}')
+        first, *_ = str(error or '').splitlines() or ['']
+        reason = f'{type(error).__name__}: {first}' if error else 'done'
+        try:
+            self._event('stop', reason=reason)
+        except OSError as e:  # A full disk may be the error, which must not get lost.
+            print(f'Cannot write to {self.path}: {e.strerror}', file=sys.stderr)
         self._lock.__exit__(kind, error, stack)
 
     def _start(self) -> None:

@@ -16,8 +16,7 @@ from multiprocessing.connection import Connection
 
 import cloudpickle
 
-from ...core.errors import DreamerError
-from .failure import Report
+from .failure import LAST_WORDS, Report
 from .vitals import vitals
 
 __all__ = ['main']
@@ -44,10 +43,8 @@ def main() -> None:
         role, arguments = cloudpickle.loads(order.call)
         role(*arguments)
     except BaseException as error:  # noqa: BLE001 (the parent raises it)
-        if isinstance(error, DreamerError):
-            print(f'{type(error).__name__}: {error}', file=sys.stderr)
-        else:
-            traceback.print_exception(error)
+        print(LAST_WORDS, file=sys.stderr)
+        traceback.print_exception(error)
         with sending:
             pipe.send(Report.of(error))
         sys.exit(FAILED)

@@ -338,9 +338,13 @@ class Crew:
     def _write_status(self, error: BaseException | None = None) -> None:
         self._tick = time.monotonic() + HEARTBEAT
         if self._alive or any(member.due for member in self._members):
-            state = 'stopping' if self._over else 'running'
+            state, activity = 'running', 'stopping' if self._over else ''
         else:
-            state = 'failed' if error or self._error else 'done'
-        roles = {member.name: member.describe() for member in self._members}
-        text = str(error or '')
-        self._records.status(state=state, roles=roles, lineage=self._mark, error=text)
+            state, activity = 'failed' if error or self._error else 'done', ''
+        self._records.status(
+            state=state,
+            activity=activity,
+            roles={member.name: member.describe() for member in self._members},
+            lineage=self._mark,
+            error=str(error or ''),
+        )

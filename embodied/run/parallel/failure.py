@@ -1,6 +1,7 @@
 """Failures: why a role has ended, whether to try again, and what the user is told."""
 
 import errno
+import os
 import signal
 import traceback
 from collections.abc import Iterator
@@ -9,12 +10,20 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from ...core import errors
-from ...transport.errors import AddressInUse, Disconnected, Refused, Timeout
+from ...transport.errors import (
+    AddressInUse,
+    Disconnected,
+    Refused,
+    RemoteError,
+    Timeout,
+)
 
-__all__ = ['Failure', 'Report']
+__all__ = ['LAST_WORDS', 'Failure', 'Report']
 
 LAST_LINES = 10  # of a log that are shown when a role has failed for good
-LAST_BYTES = 4096
+LAST_BYTES = 1 << 16
+LAST_WORDS = 'The role fails:'  # in its log, above an error that we know of already
+MAX_SUMMARY = 200  # characters
 MAX_TRACEBACK = 10_000  # characters, so that a report always fits into the pipe
 
 OWN_PACKAGES = ('embodied', 'dreamerv3')
@@ -22,6 +31,7 @@ OWN_PACKAGES = ('embodied', 'dreamerv3')
 # What trying again cannot mend, because the user has to do something first.
 FINAL = (errors.ConfigError, errors.CheckpointError, Refused)
 FINAL_NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+FINAL_WORDS = tuple(map(os.strerror, FINAL_NUMBERS))  # in errors of other processes
 
 # What another process has left behind or has not done yet; it goes away by itself.
 TRANSIENT = (AddressInUse, Disconnected, Timeout, ConnectionError)
@@ -45,6 +55,7 @@ class Report(NamedTuple):
     message: str
     traceback: str  # from the outermost line that is not ours
     place: str  # innermost line of code
+    own: bool  # a DreamerError, whose message says all there is to say
     final: bool
     transient: bool
     hint: str = ''
@@ -53,27 +64,22 @@ class Report(NamedTuple):
     def of(cls, error: BaseException) -> 'Report':
         chain = list(_causes(error))
         numbers = [e.errno for e in chain if isinstance(e, OSError)]
-        final = isinstance(error, FINAL) or any(n in FINAL_NUMBERS for n in numbers)
-        transient = isinstance(error, TRANSIENT) or any(
-            word in str(e) for e in chain for word in TRANSIENT_WORDS
-        )
+        says = lambda words: any(word in str(e) for e in chain for word in words)
+        final = isinstance(error, FINAL) or says(FINAL_WORDS)
+        final = final or any(number in FINAL_NUMBERS for number in numbers)
+        transient = isinstance(error, TRANSIENT) or says(TRANSIENT_WORDS)
         frames = _foreign_frames(error.__traceback__)
         text = ''.join(traceback.format_exception(type(error), error, frames))
         return cls(
             kind=type(error).__name__,
-            message=str(error)[:MAX_TRACEBACK],
+            message=_message(error)[:MAX_TRACEBACK],
             traceback=text[-MAX_TRACEBACK:],
             place=_place(chain[-1]),
+            own=isinstance(error, errors.DreamerError),
             final=final,
             transient=transient and not final,
             hint=next((HINTS[n] for n in numbers if n in HINTS), ''),
         )
-
-    @property
-    def speaks_for_itself(self) -> bool:
-        """Whether the message says all there is to say, so that no stack is needed."""
-        own = getattr(errors, self.kind, None)
-        return own is not None and issubclass(own, errors.DreamerError)
 
 
 class Failure(NamedTuple):
@@ -113,7 +119,7 @@ class Failure(NamedTuple):
         """One line."""
         if self.report:
             first, *_ = self.report.message.splitlines() or ['']
-            return f'{self.report.kind}: {first}'
+            return f'{self.report.kind}: {first}'[:MAX_SUMMARY]
         if self.cause:
             return self.cause
         if self.code < 0:
@@ -134,7 +140,7 @@ class Failure(NamedTuple):
     def _story(self, note: str) -> Iterator[str]:
         if self.report:
             yield f'The {self.role} failed: {self.report.kind}: {self.report.message}'
-            if not self.report.speaks_for_itself:
+            if not self.report.own:
                 yield f'\n{self.report.traceback}'
             if self.report.hint:
                 yield self.report.hint
@@ -152,6 +158,15 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while current is not None:
         yield current
         current = current.__cause__ or current.__context__
+
+
+def _message(error: BaseException) -> str:
+    """Without the stack of another process where it would say nothing more."""
+    if isinstance(error, RemoteError):
+        kind = error.args[0].partition(':')[0]
+        if hasattr(errors, kind):
+            return error.args[0]
+    return str(error)
 
 
 def _place(error: BaseException) -> str:
@@ -181,4 +196,6 @@ def _last_lines(log: Path) -> list[str]:
             text = file.read().decode(errors='replace')
     except OSError as error:
         return [f'(unreadable: {error.strerror})']
-    return text.splitlines()[-LAST_LINES:] or ['(nothing)']
+    before, known, _ = text.rpartition(f'{LAST_WORDS}\n')
+    lines = (before if known else text).splitlines()
+    return lines[-LAST_LINES:] or ['(nothing but the error)' if known else '(nothing)']

@@ -1,8 +1,8 @@
 """Records of a crew: its events and its status in the folder of the run."""
 
-import contextlib
 import logging
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -46,26 +46,26 @@ class RunRecords:
     def __init__(self, logdir: Path, epoch: int):
         self._logdir = logdir
         self._status = StatusFile(logdir, epoch)
-        self._broken = False
+        self._broken: set[str] = set()  # what could not be written the last time
 
     def event(self, event: str, **details: Any) -> None:
-        with self._saying(), contextlib.closing(EventFile(self._logdir)) as file:
+        with self._saying('events'), closing(EventFile(self._logdir)) as file:
             file.add(event, **details)
 
     def status(self, **fields: Any) -> None:
-        with self._saying():
+        with self._saying('status'):
             self._status.write(**fields)
 
     def rotate(self, logs: Logs) -> None:
-        with self._saying():
+        with self._saying('logs'):
             logs.rotate()
 
-    @contextlib.contextmanager
-    def _saying(self) -> Iterator[None]:
+    @contextmanager
+    def _saying(self, what: str) -> Iterator[None]:
         try:
             yield
-            self._broken = False
+            self._broken.discard(what)
         except OSError as error:
-            if not self._broken:
-                log.warning('Cannot write to %s: %s', self._logdir, error)
-            self._broken = True
+            if what not in self._broken:
+                log.warning('Cannot write the %s in %s: %s', what, self._logdir, error)
+            self._broken.add(what)

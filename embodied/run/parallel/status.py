@@ -1,8 +1,9 @@
 """Status of a run: a small file that always tells the truth about the processes.
 
-    status.json  {"state": "running", "host": ..., "boot": ..., "pid": ...,
-                  "started": ..., "heartbeat": ..., "uptime": ..., "epoch": ...,
-                  "lineage": ..., "error": "", "roles": {"agent": {"state": ...}}}
+    status.json  {"state": "running", "activity": "", "host": ..., "boot": ...,
+                  "pid": ..., "started": ..., "epoch": ..., "heartbeat": ...,
+                  "uptime": ..., "lineage": ..., "error": "",
+                  "roles": {"agent": {"state": "running", ...}, ...}}
 
 The launcher replaces it with every change and every few seconds. A launcher that was
 killed cannot write that it is gone, so readers look for its process, and distrust old
@@ -40,11 +41,13 @@ class StatusFile:
         self,
         state: str,
         roles: Mapping[str, Mapping[str, Any]],
+        activity: str = '',
         lineage: str = '',
         error: str = '',
     ) -> None:
         record = {
             'state': state,
+            'activity': activity,
             **self._base,
             'heartbeat': round(time.time(), 3),
             'uptime': round(uptime(), 3),
@@ -111,12 +114,13 @@ def _verdict(state: str, writer: Identity, age: float) -> str:
 def _lines(status: Status) -> list[str]:
     record = status.record
     meaning = {
-        DEAD: ': its launcher was killed; the same command goes on',
+        DEAD: ': its launcher is gone, without a last word; the same command goes on',
         SILENT: ': its launcher is suspended or stuck',
         UNKNOWN: ': on another machine, and not heard of for long',
     }
+    activity = f' ({record["activity"]})' if record['activity'] else ''
     lines = [
-        f'{status.state}{meaning.get(status.state, "")}',
+        f'{status.state}{activity}{meaning.get(status.state, "")}',
         f'launcher: process {record["pid"]} on {record["host"]}, last heartbeat '
         f'{status.age:.0f} s ago, session {record["epoch"]}',
     ]

@@ -35,7 +35,6 @@ def dead_pid():
     ('written', 'changes', 'state'),
     [
         ('running', {}, 'running'),
-        ('stopping', {}, 'stopping'),
         ('running', {'pid': 'dead'}, 'dead'),
         ('running', {'started': 1.0}, 'dead'),  # another process with its number
         ('running', {'boot': 'earlier'}, 'dead'),
@@ -67,7 +66,7 @@ def test_the_roles_of_a_dead_launcher_are_gone(tmp_path, capsys):
     write(tmp_path, pid=dead_pid())
     assert main(['status', str(tmp_path)]) == 0
     first, _, role = capsys.readouterr().out.splitlines()
-    assert first.startswith('dead: its launcher was killed')
+    assert first.startswith('dead: its launcher is gone')
     assert role == '  agent      gone, 1 restarts, last error: burnt'
 
 
