@@ -38,8 +38,8 @@ from embodied.run.parallel.manifest import Manifest  # noqa: E402
 
 ROLES = ('agent', 'replay', 'logger', 'env0', 'env2', 'env4', 'env6')
 RATIO = 32.0
-FLAGS = ('--envs', '8', '--envs_per_worker', '2', '--train_ratio', str(RATIO))
-FLAGS += ('--save_every', '5', '--pace', '0.01', '--max_restarts', '5')
+FLAGS = ['--envs', '8', '--envs_per_worker', '2', '--train_ratio', str(RATIO)]
+FLAGS += ['--save_every', '5', '--pace', '0.01', '--max_restarts', '5']
 SIGNALS = {'kill': signal.SIGKILL, 'stop': signal.SIGSTOP}
 SIGNS = {  # of a role that is well again
     'kill': {'event': 'role', 'state': 'running'},
@@ -175,7 +175,7 @@ def show_times(name: str, times: list[float], **details: Any) -> None:
 
 
 def show(name: str, value: float | None = None, **details: Any) -> None:
-    line = {'bench': 'chaos', 'figure': name}
+    line: dict[str, Any] = {'bench': 'chaos', 'figure': name}
     line |= {} if value is None else {'value': value}
     rounded = {
         k: round(v, 2) if isinstance(v, float) else v for k, v in details.items()

@@ -269,6 +269,17 @@ def test_streams_continue_where_they_were_saved(tmp_path):
     assert again['consec'][0, 0] == 1
 
 
+def test_a_learner_that_comes_back_begins_with_a_fresh_sequence(tmp_path):
+    """It has lost the carry that the second batch of a sequence would follow."""
+    cut = lambda replay, mode: Consec(Stateless(replay.sample, 3, mode), 2, 2, prefix=1)
+    settings = {'train_ratio': -1, 'batch_length': 2, 'consec_train': 2}
+    service = make_service(tmp_path, parts.make_replay(), cut, **settings)
+    fill(service, range(20), count=3)
+    consec = lambda number: service.sample_batch_train(number)['consec'][0, 0]
+    assert [consec(0), consec(3), consec(6)] == [0, 1, 0]
+    assert [consec(3), consec(6), consec(9)] == [0, 1, 0]
+
+
 @pytest.mark.parametrize('stream', [parts.foreign_stream, lambda r, m: Foreign(r, m)])
 def test_a_foreign_replay_needs_add_and_sample_only(tmp_path, stream):
     service = make_service(tmp_path, parts.ListReplay(), stream)
