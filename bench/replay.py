@@ -2,18 +2,24 @@
 
 python bench/replay.py [--quick] [--dir FOLDER]
 
-Rates are per second of CPU time, which other load changes least, and the best of
-several rounds, taken in turn with their yardstick; what waits for the disk is measured
-by the clock. `--quick` uses a tenth of the data. `bar` is what `ratio` or `value` must
-reach, `ok` whether it does.
+`value`, `yardstick` and `ratio` are by the clock: medians over rounds in which all that
+is compared takes turns. `cpu_ratio` is the same in CPU time, which other load changes
+less. `bar` is what `ratio` (or `value`, without a yardstick) must reach, `ok` whether
+it does. `--quick` uses a tenth of the data.
 """
 
 import argparse
+import contextlib
 import functools
+import gc
 import json
 import mmap
 import os
+import resource
 import shutil
+import statistics
+import subprocess
+import sys
 import tempfile
 import time
 import tracemalloc
@@ -25,7 +31,13 @@ from embodied.replay import Replay, selectors
 
 BATCH, LENGTH, STREAMS = 16, 65, 16
 FRAME = (64, 64, 3)
-ROUNDS = 8
+ROUNDS, BURSTS = 15, 5
+SEQUENCE = LENGTH * int(np.prod(FRAME))  # bytes
+# Control groups of Linux that can limit memory: folder and name of the limit.
+GROUPS = (
+    (Path('/sys/fs/cgroup/memory'), 'memory.limit_in_bytes'),
+    (Path('/sys/fs/cgroup'), 'memory.max'),
+)
 
 
 def main():
@@ -34,12 +46,18 @@ def main():
     parser.add_argument(
         '--dir', help='where to put files; a temporary folder if absent'
     )
+    parser.add_argument('--limited', nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.limited:
+        sample_limited(*(Path(path) for path in args.limited))
+        return
     scale = 10 if args.quick else 1
     home = Path(tempfile.mkdtemp(prefix='bench-replay-', dir=args.dir))
     try:
         bench_inserts(home, 10**9 // scale)
         bench_images(home, 400_000 // scale)
+        bench_disk(home / 'many')
+        bench_beyond_ram(home / 'many')
         bench_small_steps(2_000_000 // scale)
         bench_priorities(200_000 // scale)
         bench_bookkeeping(1_000_000 // scale)
@@ -48,50 +66,70 @@ def main():
 
 
 def bench_inserts(home, nbytes):
-    """A burst of image steps from 16 streams, against copies of the same bytes.
+    """Bursts of image steps from 16 streams, against copies of the same bytes.
 
-    The yardstick writes the steps of each stream to its own part of a mapping, as any
-    store must that serves sequences of one stream; writing all in line is beside it.
+    Every burst goes to new files, so both sides pay for the first touch of each page.
+    The yardstick writes batch after batch in line, which is the fastest; keeping the
+    streams apart, as a store must that serves sequences of them, is beside it.
     """
     steps = image_steps()
-    size = sum(value.nbytes for value in steps.values())
     rows = np.concatenate(
         [value.reshape(STREAMS, -1).view(np.uint8) for value in steps.values()], 1
     )
-    calls = nbytes // size
-    apart = mapped(home / 'apart', calls * size).reshape(STREAMS, calls, -1)
-    together = mapped(home / 'together', calls * size).reshape(calls, STREAMS, -1)
+    calls = nbytes // rows.nbytes
+    bursts = [
+        functools.partial(burst_of_replay, home / 'insert', steps, calls),
+        functools.partial(burst_in_line, home / 'bare', rows, calls),
+        functools.partial(burst_apart, home / 'bare', rows, calls),
+    ]
+    ours, bare, apart = taking_turns(bursts, calls, BURSTS, before=warm_memory)
+    unit = 'batches/s'
+    line('insert_burst', ours, unit, bare, bar=0.5, gbytes=rows.nbytes / 1e9)
+    line('insert_burst_by_stream', ours, unit, apart)
+    bursts = [functools.partial(burst, sync=True) for burst in bursts[:2]]
+    ours, bare = taking_turns(bursts, calls, 3, before=warm_memory)
+    line('insert_sustained', ours, unit, bare, gbytes=rows.nbytes / 1e9)
 
-    def copy_apart(i):
-        for row in range(STREAMS):
-            apart[row, i] = rows[row]
 
-    replay = opened(home / 'insert')
-    replay.add_batch(steps, range(STREAMS))
-    bare = rate(copy_apart, calls) * size
-    line_rate = rate(lambda i: together.__setitem__(i, rows), calls) * size
-    ours = rate(lambda _: replay.add_batch(steps, range(STREAMS)), calls) * size
-    line('insert_burst', ours, 'bytes/s', yardstick=bare, bar=0.5)
-    line('insert_burst_in_line', ours, 'bytes/s', yardstick=line_rate)
-    replay.sync()
-    (home / 'apart').unlink()
-    apart = mapped(home / 'apart', calls * size).reshape(STREAMS, calls, -1)
-    start = time.perf_counter()
-    for i in range(calls):
-        copy_apart(i)
-    with open(home / 'apart', 'rb') as file:
-        os.fdatasync(file.fileno())
-    disk = calls * size / (time.perf_counter() - start)
-    start = time.perf_counter()
-    for _ in range(calls):
-        replay.add_batch(steps, range(STREAMS))
-    replay.sync()
-    sustained = calls * size / (time.perf_counter() - start)
-    line('insert_sustained', sustained, 'bytes/s', yardstick=disk)
+@contextlib.contextmanager
+def measured(times):
+    """Adds seconds of the clock and of the CPU."""
+    start = time.perf_counter(), time.process_time()
+    yield
+    times += [time.perf_counter() - start[0], time.process_time() - start[1]]
+
+
+def burst_of_replay(path, steps, calls, sync=False):
+    replay, workers, times = opened(path), np.arange(STREAMS), []
+    with measured(times):
+        for _ in range(calls):
+            replay.add_batch(steps, workers)
+        if sync:
+            replay.sync()
     replay.close()
-    for name in ('apart', 'together'):
-        (home / name).unlink()
-    shutil.rmtree(home / 'insert')
+    shutil.rmtree(path)
+    return times
+
+
+def burst_in_line(path, rows, calls, sync=False):
+    target, times = mapped(path, calls * rows.nbytes).reshape(calls, *rows.shape), []
+    with measured(times):
+        for i in range(calls):
+            target[i] = rows
+        if sync:
+            flush(path)
+    path.unlink()
+    return times
+
+
+def burst_apart(path, rows, calls):
+    target, times = mapped(path, calls * rows.nbytes).reshape(STREAMS, calls, -1), []
+    with measured(times):
+        for i in range(calls):
+            for stream in range(STREAMS):
+                target[stream, i] = rows[stream]
+    path.unlink()
+    return times
 
 
 def mapped(path, nbytes):
@@ -101,36 +139,101 @@ def mapped(path, nbytes):
         return np.frombuffer(mmap.mmap(file.fileno(), nbytes), np.uint8)
 
 
+def warm_memory(nbytes=3 * 10**9):
+    """Uses free memory once: a virtual machine gets pages from its host on first use,
+    which takes longer than anything measured here and hits whoever comes first.
+    """
+    memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    np.frombuffer(memory, np.uint8)[:: mmap.PAGESIZE] = 1
+
+
 def bench_images(home, steps):
-    """Batches of image sequences from a small and a large folder."""
+    """Batches of image sequences from a small and a large folder, both warm."""
     few = filled(home / 'few', 20_000)
     many = filled(home / 'many', steps)
     frames = np.ones((20_000, *FRAME), np.uint8)
     target = np.empty((BATCH, LENGTH, *FRAME), np.uint8)
     rng = np.random.default_rng(0)
     touch(few), touch(many)
-    batch = few.sample(BATCH)
-    plain, small, large = best(
+    plain, small, large, fresh = repeated(
         functools.partial(copy_slices, frames, target, rng),
-        functools.partial(sample_into, few, batch),
+        functools.partial(sample_into, few, few.sample(BATCH)),
         functools.partial(sample_into, many, many.sample(BATCH)),
+        lambda _: few.sample(BATCH),
     )
-    line('sample_images', small, 'batches/s', yardstick=plain, bar=0.6)
-    line('sample_images_large', large, 'batches/s', yardstick=small, bar=0.85)
-    fresh = rate(lambda _: few.sample(BATCH), 100)
-    line('sample_images_new_buffer', fresh, 'batches/s', yardstick=plain)
+    line('sample_images', small, 'batches/s', plain, bar=0.6)
+    line('sample_images_large', large, 'batches/s', small, bar=0.85)
+    line('sample_images_new_buffer', fresh, 'batches/s', plain)
     many.close(), few.close()
-    forget(home / 'many')
-    start = time.perf_counter()
-    many = opened(home / 'many')
-    line('open_folder', time.perf_counter() - start, 'seconds', bar=1.0, below=True)
-    cold = rate(functools.partial(sample_into, many, batch), 30, time.perf_counter)
-    line('sample_images_from_disk', cold, 'batches/s', yardstick=plain)
+
+
+def bench_disk(path):
+    """The large folder after a restart: opened, read from the disk, mapped again."""
+    gc.collect()  # mapped files stay in the page cache
+    forget(path)
+    times = []
+    with measured(times):
+        many = opened(path)
+    line('open_folder', [times], 'seconds', bar=1.0, below=True)
+    reads = read_bytes()
+    batch = many.sample(BATCH)
+    cold = rates(functools.partial(sample_into, many, batch), 30)
+    extra = {'disk_mb': round((read_bytes() - reads) / 31 / 1e6, 1)}
+    line('sample_images_from_disk', [cold], 'batches/s', **extra)
+    touch(many)
     many.close()
-    many = opened(home / 'many')
-    touched = rate(functools.partial(sample_into, many, batch), 50)
-    line('sample_images_first_touch', touched, 'batches/s', yardstick=plain)
+    del many
+    many = opened(path)
+    touched = rates(functools.partial(sample_into, many, batch), 50)
+    line('sample_images_first_touch', [touched], 'batches/s')
     many.close()
+
+
+def bench_beyond_ram(path):
+    """The large folder in a process that gets a quarter of its size as memory."""
+    gc.collect()
+    forget(path)
+    size = sum(file.stat().st_size for file in path.glob('*.seg'))
+    name, limit = f'bench-replay-{os.getpid()}', max(size // 4, 2 * 10**8)
+    for root, file in GROUPS:
+        group = root / name
+        try:
+            group.mkdir()
+        except OSError as error:
+            reason = f'{group}: {error.strerror}'
+            continue
+        try:
+            (group / file).write_text(str(limit))
+            command = [sys.executable, __file__, '--limited', str(path), str(group)]
+            subprocess.run(command, check=True)
+            return
+        except OSError as error:
+            reason = f'{group / file}: {error.strerror}'
+        finally:
+            group.rmdir()
+    print(json.dumps({'bench': 'replay/sample_beyond_ram', 'skipped': reason}))
+
+
+def sample_limited(path, group):
+    """Runs in the process of `bench_beyond_ram`; the yardstick is the disk itself."""
+    (group / 'cgroup.procs').write_text(str(os.getpid()))
+    replay, rng = opened(path), np.random.default_rng(0)
+    files = [os.open(file, os.O_RDONLY) for file in sorted(path.glob('*.seg'))]
+    for fd in files:
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+    out, room = replay.sample(BATCH), [bytearray(SEQUENCE)]
+
+    def read_plainly(_):
+        for fd in rng.choice(files, BATCH):
+            offset = rng.integers(0, os.fstat(fd).st_size - SEQUENCE)
+            os.preadv(fd, room, int(offset))
+
+    sample = functools.partial(sample_into, replay, out)
+    rates(sample, 200)  # until the memory is full
+    reads = read_bytes()
+    ours, plain = repeated(sample, read_plainly, calls=20, rounds=6)
+    extra = {'disk_mb': round((read_bytes() - reads) / (6 * 40) / 1e6, 1)}
+    line('sample_beyond_ram', ours, 'batches/s', plain, **extra)
 
 
 def bench_small_steps(steps):
@@ -147,10 +250,10 @@ def bench_small_steps(steps):
         copied.append(
             functools.partial(copy_slices, np.ones((count, 256), np.float32), out, rng)
         )
-    small, large, bare_small, bare_large = best(*sampled, *copied, calls=300)
-    line('sample_small_steps', small, 'batches/s', yardstick=bare_small)
-    line('sample_small_steps_large', large, 'batches/s', yardstick=small, bar=0.85)
-    line('bare_small_steps_large', bare_large, 'batches/s', yardstick=bare_small)
+    small, large, bare_small, bare_large = repeated(*sampled, *copied, calls=300)
+    line('sample_small_steps', small, 'batches/s', bare_small)
+    line('sample_small_steps_large', large, 'batches/s', small, bar=0.85)
+    line('bare_small_steps_large', bare_large, 'batches/s', bare_small)
 
 
 def sample_into(replay, out, _):
@@ -168,14 +271,15 @@ def bench_priorities(steps):
     chosen = selectors.Prioritized(0.8, 0.5, np.inf, True)
     by_priority = filled(None, steps // 4, chosen)
     out, other = uniform.sample(BATCH), by_priority.sample(BATCH)
-    plain, ours = best(
+    plain, ours = repeated(
         functools.partial(sample_into, uniform, out),
         functools.partial(sample_into, by_priority, other),
     )
-    line('sample_prioritized', ours, 'batches/s', yardstick=plain, bar=0.5)
+    line('sample_prioritized', ours, 'batches/s', plain, bar=0.5)
     data = {'stepid': other['stepid'][:, 1:], 'priority': np.ones((BATCH, LENGTH - 1))}
-    (updates,) = best(lambda _: by_priority.update(data))
-    line('update_priorities', 1e3 / updates, 'ms', bar=1.0, below=True)
+    (updates,) = repeated(lambda _: by_priority.update(data))
+    milliseconds = [(1e3 / wall, 1e3 / cpu) for wall, cpu in updates]
+    line('update_priorities', milliseconds, 'ms', bar=1.0, below=True)
 
 
 def bench_bookkeeping(steps):
@@ -191,7 +295,7 @@ def bench_bookkeeping(steps):
             replay.add_batch(block, range(50))
         used = tracemalloc.get_traced_memory()[0] / steps
         tracemalloc.stop()
-        line(f'bookkeeping_{name}', used, 'bytes/step', bar=64, below=True)
+        line(f'bookkeeping_{name}', [(used,)], 'bytes/step', bar=64, below=True)
 
 
 def image_steps():
@@ -225,35 +329,69 @@ def touch(replay):
 
 
 def forget(path):
-    """Drops the files from the page cache."""
+    """Drops the files from the page cache; nobody may map them."""
     for file in path.glob('*.seg'):
-        fd = os.open(file, os.O_RDONLY)
-        os.fsync(fd)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(fd)
+        flush(file)
+        with open(file, 'rb') as opened_file:
+            os.posix_fadvise(opened_file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def rate(function, calls, clock=time.process_time):
-    start = clock()
-    for i in range(calls):
-        function(i)
-    return calls / (clock() - start)
+def flush(path):
+    with open(path, 'rb') as file:
+        os.fdatasync(file.fileno())
 
 
-def best(*functions, calls=100):
-    rates = [[rate(function, calls) for function in functions] for _ in range(ROUNDS)]
-    return np.max(rates, 0).tolist()
+def read_bytes():
+    """What this process has made the disk read so far."""
+    return 512 * resource.getrusage(resource.RUSAGE_SELF).ru_inblock
 
 
-def line(name, value, unit, yardstick=None, bar=None, below=False):
+def rates(function, calls):
+    """Calls per second by the clock and of the CPU."""
+    times = []
+    with measured(times):
+        for i in range(calls):
+            function(i)
+    return [calls / seconds for seconds in times]
+
+
+def repeated(*functions, calls=100, rounds=ROUNDS):
+    """For each function: rates by round; in a round they take turns."""
+    table = [[rates(function, calls) for function in functions] for _ in range(rounds)]
+    return list(zip(*table, strict=True))
+
+
+def taking_turns(functions, calls, rounds, before):
+    """The same for functions that measure themselves, with `before` between them."""
+    table = []
+    for _ in range(rounds):
+        row = []
+        for function in functions:
+            before()
+            row.append([calls / seconds for seconds in function()])
+        table.append(row)
+    return list(zip(*table, strict=True))
+
+
+def line(name, rounds, unit, yardstick=None, bar=None, below=False, **extra):
+    """rounds: (by the clock, of the CPU) for each round, also of the yardstick."""
+    value = statistics.median(each[0] for each in rounds)
     data = {'bench': f'replay/{name}', 'value': float(f'{value:.4g}'), 'unit': unit}
     measure = value
     if yardstick is not None:
-        measure = value / yardstick
-        data |= {'yardstick': float(f'{yardstick:.4g}'), 'ratio': round(measure, 3)}
+        bare = statistics.median(each[0] for each in yardstick)
+        measure, cpu = (
+            statistics.median(
+                ours[clock] / other[clock]
+                for ours, other in zip(rounds, yardstick, strict=True)
+            )
+            for clock in (0, 1)
+        )
+        data |= {'yardstick': float(f'{bare:.4g}'), 'ratio': round(measure, 3)}
+        data |= {'cpu_ratio': round(cpu, 3)}
     if bar is not None:
         data |= {'bar': bar, 'ok': bool(measure <= bar if below else measure >= bar)}
-    print(json.dumps(data), flush=True)
+    print(json.dumps(data | extra), flush=True)
 
 
 if __name__ == '__main__':

@@ -1,5 +1,7 @@
 """Reader: assembles sampled sequences into batches, one copy per column."""
 
+import resource
+
 import numpy as np
 
 from embodied.core.base import Array, Batch
@@ -10,6 +12,9 @@ from .store import ID_BYTES, Piece, Store, is_broken
 
 __all__ = ['Reader']
 
+COLD = 64  # batches after a miss
+WHO = getattr(resource, 'RUSAGE_THREAD', resource.RUSAGE_SELF)
+
 
 class Reader:
     """Copies sequences of `length` steps, latents for the first `context` of them."""
@@ -18,6 +23,7 @@ class Reader:
         self._store = store
         self._length = length
         self._context = context
+        self._cold = 0  # batches for which rows are still fetched ahead
 
     def spec(self, batch: int) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Shape and dtype of every key of a batch."""
@@ -37,13 +43,17 @@ class Reader:
         self._store.identify(pieces, out['stepid'])
         latents = [c.name for c in self._columns() if c.latent]
         if latents and self._context:
-            self._copy_latents(self._store.plan(starts, self._context), latents, out)
+            context = self._store.plan(starts, self._context)
+            self._fetch(context, [VERSION.name, *latents])
+            self._copy_latents(context, latents, out)
         return pieces
 
     def finish(self, pieces: list[Piece], out: Batch) -> None:
         """Copies the columns that are written once, then marks borders."""
         names = [column.name for column in self._columns() if not column.latent]
         targets = [(name, out[name]) for name in names]
+        faults = _major_faults()
+        self._fetch(pieces, names)
         for _, segment, slot, index, count, row, offset in pieces:
             columns = segment.columns
             for name, target in targets:
@@ -51,6 +61,17 @@ class Reader:
                     slot, index : index + count
                 ]
         _annotate(out)
+        self._cold = COLD if _major_faults() > faults else max(0, self._cold - 1)
+
+    def _fetch(self, pieces: list[Piece], names: list[str]) -> None:
+        """While the page cache misses: reads all rows of a batch at once, and no more.
+
+        Left to itself, the system waits for the disk at every gap and reads megabytes
+        around it. When all is cached, asking would take longer than the copies.
+        """
+        if self._cold:
+            for _, segment, slot, index, count, _, _ in pieces:
+                segment.fetch(names, slot, index, count)
 
     def _copy_latents(self, pieces: list[Piece], names: list[str], out: Batch) -> None:
         for _, segment, slot, index, count, row, offset in pieces:
@@ -69,6 +90,11 @@ class Reader:
 
     def _steps(self, column: Column) -> int:
         return self._context if column.latent else self._length
+
+
+def _major_faults() -> int:
+    """How often this thread has waited for the disk to fill a page."""
+    return resource.getrusage(WHO).ru_majflt
 
 
 def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> Array:

@@ -12,6 +12,7 @@ import json
 import mmap
 import os
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,14 @@ class SegmentSpec:
         if latents_in_file:
             self.nbytes += chunks * self.latent_stride
 
+    def place(self, name: str, slot: int) -> int | None:
+        """Where a column of a chunk begins in the file; None if it lies in RAM."""
+        if name in self.main_offsets:
+            return self.body + slot * self.main_stride + self.main_offsets[name]
+        if not self.latents_in_file:
+            return None
+        return self.latent_body + slot * self.latent_stride + self.latent_offsets[name]
+
     def to_json(self) -> dict[str, Any]:
         return {
             'store': self.store,
@@ -122,6 +131,7 @@ class Segment:
         self.used = 0  # slots taken so far, from the front
         self.live = 0  # of these, chunks that are not evicted
         self.dirty = False  # committed rows that are not durable yet
+        self._memory = memory
         self.header = np.frombuffer(memory, HEADER, 1)
         self.table = np.frombuffer(memory, CHUNK, spec.chunks, spec.table)
         self.columns = _views(
@@ -184,6 +194,18 @@ class Segment:
         record['ordinal'] = ordinal
         self.used = max(self.used, slot + 1)
         self.live += 1
+
+    def fetch(self, names: Sequence[str], slot: int, begin: int, steps: int) -> None:
+        """Lets the system read rows of columns from the disk ahead of their use."""
+        if self.path is None or not hasattr(mmap, 'MADV_WILLNEED'):
+            return
+        for name in names:
+            where = self.spec.place(name, slot)
+            if where is not None:
+                nbytes = self.columns[name].strides[1]
+                first = (where + begin * nbytes) // PAGE * PAGE
+                size = where + (begin + steps) * nbytes - first
+                self._memory.madvise(mmap.MADV_WILLNEED, first, size)
 
     def lose_latents(self) -> None:
         """Rows that are there read as the zero state; those to come do not."""

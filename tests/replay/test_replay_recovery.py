@@ -199,3 +199,14 @@ def test_drafts_of_segments_are_deleted(tmp_path):
     (tmp_path / '00000007.new').write_bytes(bytes(100))
     make(tmp_path)
     assert not list(tmp_path.glob('*.new'))
+
+
+@pytest.mark.parametrize('latents', ['disk', 'ram'])
+def test_rows_that_are_fetched_ahead_from_the_disk_are_the_same(tmp_path, latents):
+    replay = make(tmp_path, length=20, latents=latents)
+    add(replay, range(100))
+    replay._reader._cold = 1
+    batch = replay.sample(16)
+    assert (np.diff(batch['x'], axis=1) == 1).all()
+    assert (batch['dyn/deter'][..., 0] == batch['x'] % 1000).all()
+    assert not replay._reader._cold  # everything was in memory
