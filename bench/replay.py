@@ -82,13 +82,13 @@ def bench_inserts(home, nbytes):
         functools.partial(burst_in_line, home / 'bare', rows, calls),
         functools.partial(burst_apart, home / 'bare', rows, calls),
     ]
-    ours, bare, apart = taking_turns(bursts, calls, BURSTS, before=warm_memory)
-    unit = 'batches/s'
-    line('insert_burst', ours, unit, bare, bar=0.5, gbytes=rows.nbytes / 1e9)
-    line('insert_burst_by_stream', ours, unit, apart)
+    size = calls * rows.nbytes / 1e9
+    ours, bare, apart = taking_turns(bursts, size, BURSTS, before=warm_memory)
+    line('insert_burst', ours, 'GB/s', bare, bar=0.5)
+    line('insert_burst_by_stream', ours, 'GB/s', apart)
     bursts = [functools.partial(burst, sync=True) for burst in bursts[:2]]
-    ours, bare = taking_turns(bursts, calls, 3, before=warm_memory)
-    line('insert_sustained', ours, unit, bare, gbytes=rows.nbytes / 1e9)
+    ours, bare = taking_turns(bursts, size, BURSTS, before=warm_memory)
+    line('insert_sustained', ours, 'GB/s', bare)
 
 
 @contextlib.contextmanager
@@ -361,14 +361,14 @@ def repeated(*functions, calls=100, rounds=ROUNDS):
     return list(zip(*table, strict=True))
 
 
-def taking_turns(functions, calls, rounds, before):
+def taking_turns(functions, amount, rounds, before):
     """The same for functions that measure themselves, with `before` between them."""
     table = []
     for _ in range(rounds):
         row = []
         for function in functions:
             before()
-            row.append([calls / seconds for seconds in function()])
+            row.append([amount / seconds for seconds in function()])
         table.append(row)
     return list(zip(*table, strict=True))
 

@@ -32,6 +32,7 @@ ALIGN = 64  # bytes; one cache line
 # stores it has just made and waits, which halves the speed of copies.
 OFFSET = 1024
 LARGE = 64 * 2**20  # bytes
+HEAD = 2**16  # bytes; where header and records lie, as a rule
 FREE = np.iinfo(np.int64).min  # ordinal of a chunk slot that is not in use
 # Versions of rows whose latents are gone and of new ones. Each update adds two, and is
 # under way while they are odd.
@@ -174,6 +175,7 @@ class Segment:
             if size < HEADER.itemsize:
                 raise BadSegment(f'it has {size} bytes, less than a header')
             memory = mmap.mmap(file.fileno(), 0, access=access)
+        _will_need(memory, 0, min(size, HEAD))
         spec = _describe(memory, size)
         segment = cls(spec, memory, path, writable)
         segment._check_table()
@@ -197,7 +199,7 @@ class Segment:
 
     def fetch(self, names: Sequence[str], slot: int, begin: int, steps: int) -> None:
         """Lets the system read rows of columns from the disk ahead of their use."""
-        if self.path is None or not hasattr(mmap, 'MADV_WILLNEED'):
+        if self.path is None:
             return
         for name in names:
             where = self.spec.place(name, slot)
@@ -205,7 +207,7 @@ class Segment:
                 nbytes = self.columns[name].strides[1]
                 first = (where + begin * nbytes) // PAGE * PAGE
                 size = where + (begin + steps) * nbytes - first
-                self._memory.madvise(mmap.MADV_WILLNEED, first, size)
+                _will_need(self._memory, first, size)
 
     def lose_latents(self) -> None:
         """Rows that are there read as the zero state; those to come do not."""
@@ -250,6 +252,12 @@ def _advise(memory: mmap.mmap, nbytes: int) -> None:
     """
     if nbytes >= LARGE and hasattr(mmap, 'MADV_HUGEPAGE'):
         memory.madvise(mmap.MADV_HUGEPAGE, 0, nbytes)
+
+
+def _will_need(memory: mmap.mmap, start: int, nbytes: int) -> None:
+    """Starts to read just these bytes: a fault would wait, and read much around it."""
+    if hasattr(mmap, 'MADV_WILLNEED'):
+        memory.madvise(mmap.MADV_WILLNEED, start, nbytes)
 
 
 def _reserve(path: Path, spec: SegmentSpec) -> mmap.mmap:
