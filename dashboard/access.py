@@ -62,6 +62,8 @@ class Access:
             if message['type'] == 'http.response.start':
                 headers = MutableHeaders(scope=message)
                 headers.update(SECURITY)
+                # Asks whether a file has changed: a new version shows at once.
+                headers.setdefault('cache-control', 'no-cache')
             await send(message)
 
         await (refusal or self._app)(scope, receive, send_safely)

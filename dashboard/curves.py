@@ -66,22 +66,28 @@ class Curves:
                 continue
             path = folder / filename
             offset, known = self._index.read(path, here)
-            newest = self._newest(path, offset, samples)
+            newest = self._newest(path, offset, samples, here)
             for name in here:
                 parts = [part[name] for part in (known, newest) if name in part]
                 if parts:
                     series[name] = np.concatenate(parts)
         return series
 
-    def _newest(self, path: Path, offset: int, samples: int) -> dict[str, np.ndarray]:
+    def _newest(
+        self,
+        path: Path,
+        offset: int,
+        samples: int,
+        names: Collection[str] | None = None,
+    ) -> dict[str, np.ndarray]:
         with open_plain(path) as file:
             if not file:
                 return {}
             end, parse = os.fstat(file.fileno()).st_size, FILES[path.name]
             if end - offset > EXACT:
-                return dict(sample_lines(file, offset, samples, parse).series())
+                return dict(sample_lines(file, offset, samples, parse).series(names))
             parts = list(read_parts(file, offset, end, parse))
-        return dict(parts[0][2].series()) if parts else {}
+        return dict(parts[0][2].series(names)) if parts else {}
 
 
 def over(series: np.ndarray, axis: str) -> np.ndarray:

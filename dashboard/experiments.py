@@ -115,7 +115,7 @@ def _read(run: Run, metric: str, axis: str, in_frames: bool) -> Seed | None:
         if file:
             end = os.fstat(file.fileno()).st_size
             for _, _, columns in read_parts(file, 0, end, FILES[path.name]):
-                parts += [data for name, data in columns.series() if name == metric]
+                parts += [data for _, data in columns.series([metric])]
     if not parts:
         return None
     points = np.concatenate(parts)

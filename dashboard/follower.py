@@ -117,8 +117,9 @@ class Follower:
             while not self._closed:
                 began = time.monotonic()
                 self._look()
-                pause = max(LOOK_EVERY, (time.monotonic() - began) / LOOK_SHARE)
-                self._catch_up(began + LOOK_EVERY)
+                ended = time.monotonic()
+                pause = max(LOOK_EVERY, (ended - began) / LOOK_SHARE)
+                self._catch_up(ended + pause)
                 with self._changed:
                     if not self._backlog and not self._closed:
                         self._changed.wait(pause if self._listeners else None)

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
@@ -48,12 +48,16 @@ class Columns:
         table.append([self._count, step, time, *values.values()])
         self._count += 1
 
-    def series(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Names and their points, in the order they came, as buckets of one."""
+    def series(
+        self, only: Collection[str] | None = None
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        """Names, all or some, and their points as they came, as buckets of one."""
         pieces: dict[str, list[np.ndarray]] = {}
         for names, rows in self._tables.items():
             table = _numbers(rows)
             for column, name in enumerate(names, 3):
+                if only is not None and printable(name) not in only:
+                    continue
                 if name in pieces or (
                     len(pieces) < MOST_NAMES and len(name) <= LONGEST_NAME
                 ):

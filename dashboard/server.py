@@ -85,11 +85,12 @@ class View:
             span=Span(_float(query, 'from', -math.inf), _float(query, 'to', math.inf)),
             groups=self._groups(runs, merge=query.get('merge') == '1'),
         )
-        loaded = {run.id: self._curves.read(run.path, names, len(runs)) for run in runs}
         charts = {}
-        for name in names:
-            found = {key: data[name] for key, data in loaded.items() if name in data}
-            charts[name] = asked.chart(found)
+        with self._follower.question():
+            loaded = {r.id: self._curves.read(r.path, names, len(runs)) for r in runs}
+            for name in names:
+                found = {key: d[name] for key, d in loaded.items() if name in d}
+                charts[name] = asked.chart(found)
         with_band = query.get('reference') == '1' and asked.axis == 'step'
         return _json(
             {'charts': charts, 'reference': self._band(runs) if with_band else []}
