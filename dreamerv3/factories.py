@@ -5,6 +5,7 @@ module imports nothing that loads JAX; only `make_agent` does, when it is called
 """
 
 import importlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from embodied import envs
 from embodied.core import base
 from embodied.core.errors import ConfigError
 from embodied.replay import selectors
+from embodied.replay.allocator import GIGABYTE
+from embodied.replay.footprint import Footprint, row_bytes_of
 
 from . import sinks
 
@@ -26,6 +29,9 @@ __all__ = [
     'make_replay',
     'make_stream',
 ]
+
+# Commands whose agent fills a replay.
+TRAINING = ('train', 'train_eval', 'parallel', 'parallel_agent')
 
 EVAL_SHARE = 10  # the eval replay holds a tenth
 
@@ -40,9 +46,13 @@ def make_agent(config: elements.Config) -> base.Agent:
     act_space = {k: v for k, v in env.act_space.items() if k != 'reset'}
     env.close()
     if config.random_agent:
+        _announce_replay(config, {**obs_space, **act_space}, {})
         return embodied.RandomAgent(obs_space, act_space, _seed(config.seed, POLICY))
-    agent = importlib.import_module('dreamerv3.agent').Agent
-    return agent(obs_space, act_space, config)
+    agent = importlib.import_module('dreamerv3.agent').Agent(
+        obs_space, act_space, config
+    )
+    _announce_replay(config, {**obs_space, **act_space}, agent.model.latent_spaces)
+    return agent
 
 
 def make_env(config: elements.Config, index: int, mode: base.Mode = 'train') -> Any:
@@ -106,6 +116,25 @@ def make_stream(
 def make_logger(config: elements.Config) -> embodied.Logger:
     """Logger with the outputs of `logger.outputs`, at environment step 0."""
     return sinks.make_logger(config)
+
+
+def _announce_replay(
+    config: elements.Config, spaces: dict[str, Any], latents: dict[str, Any]
+) -> None:
+    """Says what replay will take when it is full, before anything is stored."""
+    if config.script not in TRAINING or config.run.remote_replay:
+        return
+    options = config.replay
+    folder = _replay_folder(config, 'replay')
+    in_memory = folder is not None and options.latents == 'ram'
+    footprint = Footprint.of(
+        row_bytes_of(spaces if in_memory else {**spaces, **latents}),
+        int(options.size),
+        int(options.max_gb * GIGABYTE) or None,
+        folder,
+        row_bytes_of(latents) if in_memory else 0,
+    )
+    print(f'dreamer: {footprint}', file=sys.stderr)
 
 
 def _replay_folder(config: elements.Config, folder: str) -> Path | None:

@@ -43,7 +43,7 @@ class Allocator:
         self.max_bytes = max_bytes
         self.folder = folder
         self.boot = boot
-        self._latents_in_file = latents_in_file
+        self.latents_in_file = latents_in_file
         self._chunks = 0
         self._current: Segment | None = None
 
@@ -143,7 +143,7 @@ class Allocator:
             self.chunksize,
             self.store_id.hex(),
             number,
-            self._latents_in_file,
+            self.latents_in_file,
         )
 
     def _too_coarse(self) -> bool:

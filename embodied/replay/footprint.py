@@ -11,6 +11,7 @@ import numpy as np
 import psutil
 
 from .allocator import GIGABYTE
+from .folder import list_segments
 from .schema import OWN_COLUMNS
 
 __all__ = ['Footprint', 'row_bytes_of']
@@ -25,6 +26,8 @@ class Footprint:
     needed: int
     cached: int  # of these, bytes that fit in memory now
     free: int | None  # on the disk; None for a replay in memory
+    latents: int = 0  # bytes of memory for latents, besides what is in files
+    memory: int = 0  # bytes that are free now
 
     @classmethod
     def of(
@@ -33,35 +36,54 @@ class Footprint:
         capacity: int | None,
         max_bytes: int | None,
         folder: Path | None = None,
-        stored: int = 0,
+        latent_bytes: int = 0,
     ) -> 'Footprint':
-        """Footprint of `capacity` rows in a folder that holds `stored` bytes now."""
+        """Footprint of `capacity` rows, of which `folder` may hold some already.
+
+        latent_bytes: of each row that are kept in memory although there is a folder.
+        """
         memory = psutil.virtual_memory().available
-        free = shutil.disk_usage(folder).free + stored if folder is not None else None
+        free = _room(folder) if folder is not None else None
         bounds = [row_bytes * capacity] if capacity else []
         bounds += [max_bytes] if max_bytes else []
         needed = min(bounds) if bounds else (free or memory)
-        return cls(needed, min(needed, memory), free)
+        latents = needed // row_bytes * latent_bytes
+        cached = min(needed, max(0, memory - latents))
+        return cls(needed, cached, free, latents, memory)
+
+    @property
+    def fits(self) -> bool:
+        room = self.memory if self.free is None else self.free
+        return self.needed <= room and self.latents <= self.memory
 
     def __str__(self) -> str:
         kind = 'memory' if self.free is None else 'disk'
-        return (
+        text = (
             f'this run needs about {self.needed / GIGABYTE:.1f} GB of {kind} for '
             f'replay, {self.cached / GIGABYTE:.1f} GB of which fit in RAM'
+        )
+        if self.latents:
+            text += f', and {self.latents / GIGABYTE:.1f} GB of RAM for latents'
+        if self.fits:
+            return f'{text}.'
+        free = f'{self.memory / GIGABYTE:.1f} GB of RAM'
+        if self.free is not None:
+            free = f'{self.free / GIGABYTE:.1f} GB of disk and {free}'
+        return (
+            f'{text}, but only {free} are free. Lower replay.size or replay.max_gb, '
+            f'or set replay.dir to a larger disk.'
         )
 
     def report(self) -> None:
         """Logs the estimate, as a warning if it cannot be met."""
-        room = self.cached if self.free is None else self.free
-        if self.needed <= room:
-            log.info('%s.', self)
-            return
-        log.warning(
-            '%s, but only %.1f GB are free. Lower replay.size or replay.max_gb, or set '
-            'replay.dir to a larger disk.',
-            self,
-            room / GIGABYTE,
-        )
+        log.log(logging.INFO if self.fits else logging.WARNING, '%s', self)
+
+
+def _room(folder: Path) -> int:
+    """Bytes that replay may take in a folder, which need not exist yet."""
+    stored = sum(path.stat().st_size for path in list_segments(folder))
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    return shutil.disk_usage(there.resolve()).free + stored
 
 
 def row_bytes_of(spaces: Mapping[str, Any]) -> int:

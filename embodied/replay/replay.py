@@ -194,6 +194,7 @@ class Replay(base.Replay):
                 'streams': len(self._store.streams),
                 'chunks': int(self._store.index.table['live'].sum()),
                 'gigabytes': self._store.allocator.nbytes / GIGABYTE,
+                **self._bounds(),
                 'online_queue': len(self._online or ()),
                 'replay_ratio': ratio,
                 **traffic,
@@ -254,6 +255,16 @@ class Replay(base.Replay):
             self._folder.note_end()
             self._folder.close()
 
+    def _bounds(self) -> base.Metrics:
+        """What `steps` and `gigabytes` may grow to, as far as they are bounded."""
+        allocator = self._store.allocator
+        bounds: dict[str, float] = {}
+        if allocator.capacity:
+            bounds['max_steps'] = allocator.capacity
+        if allocator.max_bytes:
+            bounds['max_gigabytes'] = allocator.max_bytes / GIGABYTE
+        return bounds
+
     def _recount(self, streams: dict[str, Any], order: int) -> None:
         """Numbers the rows of each stream as before, with those added since `order`."""
         saved = dict(zip(streams['workers'].tolist(), streams['count'], strict=True))
@@ -278,12 +289,13 @@ class Replay(base.Replay):
             refuse_difference(allocator.schema, schema, home)
         else:
             allocator.prepare(schema)
+        latents = 0 if allocator.latents_in_file else schema.latent_bytes
         footprint = Footprint.of(
-            schema.row_bytes,
+            schema.row_bytes - latents,
             allocator.capacity,
             allocator.max_bytes,
             allocator.folder,
-            allocator.nbytes,
+            latents,
         )
         footprint.report()
         if allocator.folder:

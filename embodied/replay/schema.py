@@ -101,6 +101,10 @@ class Schema:
     def row_bytes(self) -> int:
         return sum(c.nbytes for c in self.main + self.latents)
 
+    @property
+    def latent_bytes(self) -> int:
+        return sum(c.nbytes for c in self.latents)
+
     def difference(self, other: 'Schema') -> list[str]:
         """One line per column that `other` has differently; empty if equal."""
         lines = []

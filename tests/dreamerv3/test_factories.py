@@ -206,6 +206,23 @@ def test_output_that_fails_is_noted_in_the_folder(tmp_path, capfd):
     assert read_records(tmp_path / 'metrics.jsonl')[0]['x'] == 1.0
 
 
+@pytest.mark.parametrize(
+    'flags, expected',
+    [
+        ('', 'GB of memory for replay'),
+        ('--replay.dir {}', 'GB of disk for replay'),
+        ('--replay.dir {} --replay.size 1e12', 'are free. Lower replay.size'),
+        ('--replay.dir {} --replay.latents ram', 'GB of RAM for latents'),
+        ('--script eval_only', ''),
+    ],
+)
+def test_training_starts_with_an_estimate_of_replay(flags, expected, tmp_path, capsys):
+    factories.make_agent(resolve(flags.format(tmp_path / 'new')))
+    said = capsys.readouterr().err
+    assert expected in said
+    assert ('dreamer: this run needs about' in said) == bool(expected)
+
+
 def test_random_agent_plays_the_task():
     agent = factories.make_agent(resolve('--random_agent True --task dummy_mixed'))
     assert isinstance(agent, embodied.RandomAgent)

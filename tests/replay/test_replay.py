@@ -113,6 +113,13 @@ def test_max_gb_bounds_the_bytes():
     assert batch['x'].min() > 1000 and batch['x'].max() == 1999
 
 
+def test_stats_tell_how_full_replay_is():
+    stats = filled(40, capacity=64, max_gb=0.1).stats()
+    assert (stats['steps'], stats['max_steps']) == (40, 64)
+    assert 0 < stats['gigabytes'] < stats['max_gigabytes'] == 0.1
+    assert not {'max_steps', 'max_gigabytes'} & filled(40).stats().keys()
+
+
 def test_max_gb_below_two_chunks_is_refused():
     replay = Replay(4, max_gb=0.001)
     with pytest.raises(ReplayError, match='max_gb allows 0.001 GB'):

@@ -109,9 +109,20 @@ def test_the_estimate_takes_the_smaller_bound(tmp_path):
     assert 'needs about 1.0 GB of disk' in str(by_steps)
 
 
-def test_a_disk_that_is_too_small_is_warned_about(tmp_path, caplog):
-    Footprint.of(10**6, 10**12, None, tmp_path).report()
+@pytest.mark.parametrize('row, latent', [(10**6, 0), (1, 10**6)])
+def test_too_little_disk_or_memory_is_warned_about(tmp_path, caplog, row, latent):
+    Footprint.of(row, 10**10, None, tmp_path / 'new', latent).report()
     assert 'are free. Lower replay.size' in caplog.text
+
+
+def test_an_estimate_that_fits_is_no_warning(tmp_path, caplog):
+    Footprint.of(1000, 10**6, None, tmp_path).report()
+    assert not caplog.records
+
+
+def test_latents_in_memory_are_part_of_the_estimate(tmp_path):
+    text = str(Footprint.of(1000, 10**6, None, tmp_path, 2000))
+    assert 'needs about 1.0 GB of disk' in text and '2.0 GB of RAM for latents' in text
 
 
 def test_bytes_per_step_follow_from_the_spaces():
