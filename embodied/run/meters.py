@@ -13,29 +13,34 @@ from ..core.base import Metrics
 __all__ = ['Averages', 'Share', 'Speed', 'usage']
 
 GIGABYTE = 1 << 30
+NUMBERS = (float, int, np.number)
 
 
 class Averages:
     """Averages scalars by name; of images, videos and texts the last is kept."""
 
     def __init__(self) -> None:
-        self._sums: dict[str, float] = {}
-        self._counts: dict[str, int] = {}
+        self._sums: dict[str, list[float]] = {}  # sum and number of values
         self._others: dict[str, Any] = {}
 
     def add(self, metrics: Mapping[str, Any]) -> None:
         for name, value in metrics.items():
-            if isinstance(value, str) or np.ndim(value):
+            # Every update comes by here with dozens of numbers: the usual case first.
+            if not isinstance(value, NUMBERS) and (
+                isinstance(value, str) or np.ndim(value)
+            ):
                 self._others[name] = value
+            elif (known := self._sums.get(name)) is None:
+                self._sums[name] = [float(value), 1]
             else:
-                self._sums[name] = self._sums.get(name, 0.0) + float(value)
-                self._counts[name] = self._counts.get(name, 0) + 1
+                known[0] += float(value)
+                known[1] += 1
 
     def result(self) -> Metrics:
         """The averages since the last call, which start anew."""
-        means = {name: self._sums[name] / n for name, n in self._counts.items()}
+        means = {name: total / count for name, (total, count) in self._sums.items()}
         result = {**self._others, **means}
-        self._sums, self._counts, self._others = {}, {}, {}
+        self._sums, self._others = {}, {}
         return result
 
 
