@@ -193,7 +193,10 @@ def _command(argv: list[str]) -> int:
 
 
 def _run_script(flags: list[str], script: str | None = None) -> int:
-    config = _resolve([*flags, f'--script={script}'] if script else flags)
+    try:
+        config = _resolve([*flags, f'--script={script}'] if script else flags)
+    except KeyboardInterrupt:
+        return 0  # Nothing has begun.
     try:
         with _silence() if config.quiet else contextlib.nullcontext():
             run(config)

@@ -148,6 +148,9 @@ class AgentThread:
     def go_on(self) -> None:
         """Nobody can stop a thread."""
 
+    def show_stacks(self) -> None:
+        """A debugger can."""
+
     def collect(self, timeout: float | None = None) -> BaseException | None:
         """Waits for the end; the error that caused it, if any."""
         self._thread.join(timeout)

@@ -6,6 +6,7 @@ what it raises go back through the pipe. When the parent's end closes, the paren
 dead.
 """
 
+import faulthandler
 import logging
 import os
 import signal
@@ -16,6 +17,7 @@ from multiprocessing.connection import Connection
 
 import cloudpickle
 
+from .children import SHOW_STACKS
 from .failure import LAST_WORDS, Report
 from .vitals import vitals
 
@@ -35,6 +37,8 @@ def main() -> None:
     except EOFError:
         return
     order.surroundings.adopt()
+    # Also when a library does not let other threads run, which a hang may be.
+    faulthandler.register(SHOW_STACKS, all_threads=True)
     sending = threading.Lock()
     for target, args in ((_die_with, (pipe,)), (_send_beats, (pipe, sending))):
         threading.Thread(target=target, args=args, daemon=True).start()

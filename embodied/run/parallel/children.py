@@ -16,11 +16,12 @@ from ...core.processes import Surroundings, start_module
 from .failure import Failure, Report
 from .vitals import Beat
 
-__all__ = ['ENDED', 'STOPPED', 'Child', 'Notice', 'Order']
+__all__ = ['ENDED', 'SHOW_STACKS', 'STOPPED', 'Child', 'Notice', 'Order']
 
 MODULE = 'embodied.run.parallel.child'
 ENDED, STOPPED = 'ended', 'stopped'
 VMSTAT = Path('/proc/vmstat')
+SHOW_STACKS = signal.SIGUSR1  # asks a child to write to its log where it is
 LAST_WORDS = 5.0  # seconds for what a dead child has sent to arrive
 
 
@@ -103,6 +104,10 @@ class Child:
     def go_on(self) -> None:
         """After somebody has stopped it."""
         self._signal(signal.SIGCONT)
+
+    def show_stacks(self) -> None:
+        """Makes it write to its log where its threads are."""
+        self._signal(SHOW_STACKS)
 
     def collect(self) -> Failure | None:
         """Waits for the end, leaves nothing behind; how it failed, if it did.

@@ -26,7 +26,7 @@ LAST_UPDATE = 10.0  # seconds for the lead to save after another role has failed
 FLUSH_SECONDS = 5.0  # for the others to write what they have after that
 MAYBE_OVER = 1.0  # seconds to hear that the run is over from a role that decides it
 PATIENCE = 5.0  # seconds for whoever has stopped a role to let it go on
-SUSPENDED = 5.0  # seconds that we wake up late only if we were stopped, too
+SUSPENDED = 5.0  # seconds that we are late only if we were stopped ourselves
 MARK_BYTES = 8
 
 
@@ -51,7 +51,7 @@ class Crew:
         self._lead: Member | None = None
         self._stopping = False
         self._deadline: float | None = None  # for all of them to have ended
-        self._tick = self._awake = time.monotonic()  # next status is due; last woke up
+        self._tick = self._awake = time.monotonic()  # next status; last look around
         self._error: BaseException | None = None  # that came up while we were stopping
 
     def __enter__(self) -> 'Crew':
@@ -111,7 +111,6 @@ class Crew:
         """Blocks until all roles have ended; raises a failure that ends the run."""
         while any(member.unfinished for member in self._members):
             event = self._next_event()
-            self._keep_time()
             if isinstance(event, str):
                 self._stop(event)
             elif event is not None:
@@ -134,17 +133,17 @@ class Crew:
 
     def _keep_time(self) -> None:
         """If we were suspended, it was nobody's fault that time has passed."""
-        now, before = time.monotonic(), self._awake
-        self._awake = now
-        if now - self._tick > SUSPENDED:
-            self._records.event('suspended', seconds=round(now - before, 1))
+        gap, self._awake = time.monotonic() - self._awake, time.monotonic()
+        if gap > HEARTBEAT + SUSPENDED:
+            self._records.event('suspended', seconds=round(gap, 1))
             for member in self._members:
                 member.forgive()
             if self._deadline is not None:
-                self._deadline += now - before
+                self._deadline += gap
 
     def _do_what_is_due(self) -> None:
-        now = time.monotonic()
+        self._keep_time()
+        now = self._awake
         if self._deadline is not None and now >= self._deadline:
             self._end_grace()
         for member in self._members:

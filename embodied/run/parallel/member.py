@@ -37,6 +37,9 @@ class Role(Protocol):
     def go_on(self) -> None:
         """After somebody has stopped it."""
 
+    def show_stacks(self) -> None:
+        """Makes it write to its log where its threads are."""
+
     def collect(self) -> Failure | BaseException | None:
         """Waits for its end; how it failed, if it did."""
 
@@ -68,6 +71,7 @@ class Member:
         self._start = start
         self._restarts = Restarts(max_restarts)
         self._watch = Watch(hang_timeout)
+        self._asked_where = False
         self._lives = 0
         self._began = 0.0
 
@@ -131,7 +135,13 @@ class Member:
         self.role.go_on()
 
     def end_if_hung(self) -> None:
-        if self.alive and self._watch.hung(self.role.pid):
+        """The first time, it is given the time to tell where it hangs."""
+        if not (self.alive and self._watch.hung(self.role.pid)):
+            self._asked_where = False
+        elif not self._asked_where:
+            self._asked_where = True
+            self.role.show_stacks()
+        else:
             self.role.kill('hung: no progress and no processor time')
 
     def forgive(self) -> None:

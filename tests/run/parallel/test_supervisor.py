@@ -173,6 +173,7 @@ def test_a_hung_role_is_started_again(make_crew, tmp_path):
         crew.wait()
     assert roles.count_lives(tmp_path) == 2
     assert 'hung' in told(tmp_path, key='reason')[1]
+    assert 'in hang_once' in (tmp_path / 'logs' / 'role.log').read_text()
 
 
 def test_a_role_that_compiles_waits_or_computes_is_not_hung(make_crew, tmp_path):
@@ -198,8 +199,8 @@ def test_a_suspended_launcher_gives_everybody_more_time(door, tmp_path):
     threading.Event().wait(4.0)  # longer than the grace
     for pid in (launcher.pid, role):
         os.kill(pid, signal.SIGCONT)
-    launcher.communicate(timeout=SECONDS)
-    assert launcher.returncode == 0
+    _, errors = launcher.communicate(timeout=SECONDS)
+    assert launcher.returncode == 0, errors
     assert (tmp_path / 'ended').exists()
     (seconds,) = told(tmp_path, 'suspended', 'seconds')
     assert seconds >= 1
