@@ -121,7 +121,10 @@ def make_logger(config: elements.Config) -> embodied.Logger:
 def _announce_replay(
     config: elements.Config, spaces: dict[str, Any], latents: dict[str, Any]
 ) -> None:
-    """Says what replay will take when it is full, before anything is stored."""
+    """Says what replay will take when it is full, before anything is stored.
+
+    A quiet run hears of it only if it is too much.
+    """
     if config.script not in TRAINING or config.run.remote_replay:
         return
     options = config.replay
@@ -134,7 +137,8 @@ def _announce_replay(
         folder,
         row_bytes_of(latents) if in_memory else 0,
     )
-    print(f'dreamer: {footprint}', file=sys.stderr)
+    if not (config.quiet and footprint.fits):
+        print(f'dreamer: {footprint}', file=sys.stderr)
 
 
 def _replay_folder(config: elements.Config, folder: str) -> Path | None:
