@@ -3,8 +3,8 @@
     python bench/log_costs.py
 
 One JSON line per figure, in processor time, so that other load on the machine does not
-count. The logger role is a real process behind a real socket, fed as the actor feeds it,
-at 5,000 environment steps per second.
+count. The logger role is a real process behind a real socket, fed as the actor feeds
+it, at 5,000 environment steps per second.
 """
 
 import functools
