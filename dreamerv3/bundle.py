@@ -40,6 +40,7 @@ PLACES = {
     'replay.load_from': '',
     'run.from_checkpoint': '',
 }
+PICKLED, OWN = 'pickle:', 'own'  # an environment of the user's, which stays behind
 
 
 def is_bundle(path: Path) -> bool:
@@ -50,7 +51,10 @@ def write(
     path: Path, origin: Origin, state: Mapping[str, np.ndarray], step: int
 ) -> Origin:
     """Writes weights and agent.json; returns the origin without the run's places."""
-    origin = origin._replace(config=origin.config.update(PLACES))
+    config = origin.config.update(PLACES)
+    if config.task.startswith(PICKLED):
+        config = config.update(task=OWN)
+    origin = origin._replace(config=config)
     path.mkdir(parents=True, exist_ok=True)
     tensors = {name: np.asarray(value, order='C') for name, value in state.items()}
     safetensors.numpy.save_file(tensors, path / TENSORS)

@@ -14,10 +14,12 @@ import pytest
 import safetensors.numpy
 
 import dreamerv3
+from dreamerv3 import bundle as bundle_lib
 from dreamerv3 import factories
 from dreamerv3.importing import merge
 from dreamerv3.main import main
 from dreamerv3.model import Dreamer
+from dreamerv3.origin import Origin
 from dreamerv3.reference import read, reference_name
 from embodied.core.checkpoint import load_part
 from embodied.core.errors import CheckpointError
@@ -78,6 +80,13 @@ def test_bundle_names_no_place_of_the_machine_it_comes_from(bundle, catch_run):
             assert str(catch_run.parent) not in path.read_text(), path
     config = elements.Config.load(bundle / 'config.yaml')
     assert config.logdir == '~/logdir/{timestamp}-{task}'
+
+
+def test_environments_of_users_stay_behind(catch_run, tmp_path):
+    origin = Origin.load(load_part(catch_run, 'agent')['origin'])
+    config = origin.config.update(task=f'pickle:{tmp_path}/make_env.pkl')
+    bundle_lib.write(tmp_path / 'b', origin._replace(config=config), {}, 0)
+    assert bundle_lib.read(tmp_path / 'b')[0].config.task == 'own'
 
 
 def test_loaded_bundle_acts_as_the_run_it_comes_from(bundle, catch_run):

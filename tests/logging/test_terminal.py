@@ -1,13 +1,10 @@
 import io
-import os
-import pty
 import re
-import subprocess
-import sys
 
 import elements
 import numpy as np
 import pytest
+from pseudo_terminal import run_in_terminal
 from rich.console import Console
 
 from embodied.logging import Logger
@@ -39,24 +36,6 @@ for _ in range(2):
 """
 
 
-def run_in_terminal(code, **env):
-    """Output of a program whose stdout is a terminal of 80 columns."""
-    main, child = pty.openpty()
-    env = {**os.environ, 'TERM': 'xterm', 'COLUMNS': '80', **env}
-    command = [sys.executable, '-c', code]
-    process = subprocess.Popen(command, stdout=child, stderr=child, env=env)
-    os.close(child)
-    chunks = []
-    try:
-        while chunk := os.read(main, 1 << 16):
-            chunks.append(chunk)
-    except OSError:  # how Linux says that the other end of a terminal is closed
-        pass
-    os.close(main)
-    assert process.wait() == 0
-    return b''.join(chunks).decode()
-
-
 def entries(step, **metrics):
     return [(step, name, np.asarray(value)) for name, value in metrics.items()]
 
@@ -83,7 +62,7 @@ def test_pipe_gets_one_plain_line_per_write():
 
 
 def test_terminal_gets_a_live_view_and_its_cursor_back():
-    text = run_in_terminal(LIVE, NO_COLOR='')
+    text = run_in_terminal(['-c', LIVE], NO_COLOR='')
     plain = re.sub(r'\x1b\[[0-9;?]*[A-Za-z]', '', text)
     for part in ('toy_catch', ' 50%', 'step 100 / 200', '0.75', 'elapsed', '▁'):
         assert part in plain
@@ -101,7 +80,7 @@ def test_terminal_gets_a_live_view_and_its_cursor_back():
 
 
 def test_no_color_is_respected():
-    text = run_in_terminal(LIVE, NO_COLOR='1')
+    text = run_in_terminal(['-c', LIVE], NO_COLOR='1')
     assert 'toy_catch' in text
     colors = [
         f'\x1b[{weight}{color}m' for weight in ('', '1;') for color in range(30, 38)
@@ -110,7 +89,7 @@ def test_no_color_is_respected():
 
 
 def test_terminal_without_unicode_gets_ascii():
-    text = run_in_terminal(LIVE, PYTHONIOENCODING='ascii', NO_COLOR='1')
+    text = run_in_terminal(['-c', LIVE], PYTHONIOENCODING='ascii', NO_COLOR='1')
     assert 'off from now on' not in text
     assert text.isascii()
 
