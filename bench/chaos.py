@@ -177,10 +177,9 @@ def show_times(name: str, times: list[float], **details: Any) -> None:
 def show(name: str, value: float | None = None, **details: Any) -> None:
     line: dict[str, Any] = {'bench': 'chaos', 'figure': name}
     line |= {} if value is None else {'value': value}
-    rounded = {
-        k: round(v, 2) if isinstance(v, float) else v for k, v in details.items()
-    }
-    print(json.dumps(line | rounded), flush=True)
+    line |= details
+    short = {k: round(v, 2) if isinstance(v, float) else v for k, v in line.items()}
+    print(json.dumps(short), flush=True)
 
 
 if __name__ == '__main__':

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import fault_parts
@@ -55,17 +54,11 @@ class FaultyRun:
         find = lambda: next((x for x in self.events()[since:] if condition(x)), None)
         return self._events.await_that(lambda: find() or self._check(), seconds)
 
-    def await_running(self, role, after=None, seconds=SECONDS):
-        """Process of the role that runs, which is another one than `after`."""
-        event = self.await_event(
-            lambda x: (
-                x['event'] == 'role'
-                and (x['role'], x['state']) == (role, 'running')
-                and x['pid'] != after
-            ),
-            seconds,
-        )
-        return event['pid']
+    def await_running(self, role, since=0, seconds=SECONDS):
+        """Blocks until the role runs, as told after so many events; its process."""
+        signs = {'event': 'role', 'role': role, 'state': 'running'}
+        running = lambda event: event.items() >= signs.items()
+        return self.await_event(running, seconds, since)['pid']
 
     def await_point(self, seconds=SECONDS):
         """Blocks until an agent is where it pauses."""
@@ -118,10 +111,10 @@ class FaultyRun:
     # Harming
 
     def kill(self, role):
-        """Kills a role that runs; returns its process and the time."""
-        pid = self.pid(role)
-        os.kill(pid, signal.SIGKILL)
-        return pid, time.monotonic()
+        """Kills a role; returns how many events there were before."""
+        events = len(self.events())
+        os.kill(self.pid(role), signal.SIGKILL)
+        return events
 
     def interrupt(self):
         """As Ctrl-C does."""

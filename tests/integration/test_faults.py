@@ -44,8 +44,7 @@ def test_each_role_comes_back_when_it_is_killed(tmp_path):
             run.await_running(role)
         run.await_steps()
         for role in ROLES:
-            pid, _ = run.kill(role)
-            run.await_running(role, after=pid)
+            run.await_running(role, since=run.kill(role))
             run.await_steps()
         finish(run)
         restarted = {x['role'] for x in run.events() if x.get('state') == 'restarting'}
@@ -147,9 +146,9 @@ def test_two_roles_are_killed_at_once(tmp_path, pair):
             run.await_running(role)
         for _ in range(3):
             run.await_steps()
-            killed = {role: run.kill(role)[0] for role in pair}
-            for role, pid in killed.items():
-                run.await_running(role, after=pid)
+            killed = {role: run.kill(role) for role in pair}
+            for role, events in killed.items():
+                run.await_running(role, since=events)
         run.await_steps()
         finish(run)
     check_folder(tmp_path)
