@@ -183,7 +183,7 @@ class Replay(base.Replay):
             self._write_update(positions, values, priorities)
 
     def stats(self) -> base.Metrics:
-        """Content, and traffic since the last call."""
+        """Content and its bounds, 0 for none; traffic since the last call."""
         with self._lock:
             traffic, inserts = dict(self._traffic), self._traffic['inserts']
             self._traffic = dict.fromkeys(self._traffic, 0)
@@ -194,7 +194,8 @@ class Replay(base.Replay):
                 'streams': len(self._store.streams),
                 'chunks': int(self._store.index.table['live'].sum()),
                 'gigabytes': self._store.allocator.nbytes / GIGABYTE,
-                **self._bounds(),
+                'max_steps': self._store.allocator.capacity or 0,
+                'max_gigabytes': (self._store.allocator.max_bytes or 0) / GIGABYTE,
                 'online_queue': len(self._online or ()),
                 'replay_ratio': ratio,
                 **traffic,
@@ -254,16 +255,6 @@ class Replay(base.Replay):
             sync_segments([s for s in segments if s.writable], self._lock)
             self._folder.note_end()
             self._folder.close()
-
-    def _bounds(self) -> base.Metrics:
-        """What `steps` and `gigabytes` may grow to, as far as they are bounded."""
-        allocator = self._store.allocator
-        bounds: dict[str, float] = {}
-        if allocator.capacity:
-            bounds['max_steps'] = allocator.capacity
-        if allocator.max_bytes:
-            bounds['max_gigabytes'] = allocator.max_bytes / GIGABYTE
-        return bounds
 
     def _recount(self, streams: dict[str, Any], order: int) -> None:
         """Numbers the rows of each stream as before, with those added since `order`."""
