@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 NAMES = ('chromium', 'chromium-browser', 'google-chrome')
 CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
 PICTURES = Path(__file__).parents[2] / 'build' / 'screenshots'
+MOMENTS = 60_000  # milliseconds that a busy machine may take to show a change
 DESK, PHONE = {'width': 1440, 'height': 900}, {'width': 390, 'height': 844}
 LOOKS: dict[str, Any] = {
     'light': {'viewport': DESK, 'color_scheme': 'light'},
@@ -28,6 +29,7 @@ def browser() -> Iterator[Browser]:
     """A Chromium without a window."""
     # Its sandbox refuses to work for root, which is who tests are in containers.
     flags = ['--no-sandbox'] if os.geteuid() == 0 else []
+    expect.set_options(timeout=MOMENTS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
         yield browser

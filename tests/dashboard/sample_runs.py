@@ -113,7 +113,7 @@ def write_status(
         **Identity.of()._asdict(),
         'epoch': 1,
         'heartbeat': 0.0,
-        'uptime': uptime(),
+        'uptime': uptime() + 1e6,  # so that it does not grow old in a slow test
         'error': '',
         'roles': described,
     }
@@ -122,9 +122,9 @@ def write_status(
     temporary.replace(folder / 'status.json')
 
 
-def make_video(folder: Path, step: int, name: str = 'report/open_loop/image') -> None:
+def make_video(folder: Path, step: int, kind: str = 'gif') -> None:
     """A video of a square that falls, with its strip."""
     video = np.full((12, 16, 16, 3), 30, np.uint8)
     for index in range(12):
         video[index, index : index + 4, 6:10] = (240, 200, 80)
-    VideoOutput(folder)([(step, name, video)])
+    VideoOutput(folder, kind=kind)([(step, 'report/open_loop/image', video)])
