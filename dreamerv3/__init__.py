@@ -11,14 +11,17 @@ if TYPE_CHECKING:
     from .agent import Agent
     from .evaluation import evaluate
     from .loaded import load
+    from .training import Run, train
 
 _HOMES = {
     'Agent': 'agent',
     'evaluate': 'evaluation',
     'load': 'loaded',
+    'Run': 'training',
+    'train': 'training',
 }
 
-__all__ = ['Agent', 'evaluate', 'load']
+__all__ = ['Agent', 'Run', 'evaluate', 'load', 'train']
 
 
 def __getattr__(name: str) -> Any:

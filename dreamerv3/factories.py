@@ -57,7 +57,7 @@ def make_agent(config: elements.Config) -> base.Agent:
 
 def make_env(config: elements.Config, index: int, mode: base.Mode = 'train') -> Any:
     """Environment number `index`, with a seed that no other environment has."""
-    suite = config.task.partition('_')[0]
+    suite, _ = envs.registry.parse(config.task)
     settings = config.env.get(suite, {})
     stream = TRAIN_ENV if mode == 'train' else EVAL_ENV
     seed = _seed(config.seed, stream, index)

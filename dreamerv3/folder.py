@@ -3,6 +3,7 @@
 lock         held by the process that runs, with its pid, host and start time
 config.yaml  the resolved options
 events.jsonl starts, changed options and stops
+provenance.jsonl  what each start was made with
 """
 
 import contextlib
@@ -23,6 +24,7 @@ from embodied.run.lock import FolderLock
 from embodied.run.resume import Change, check_resume
 
 from . import config as config_lib
+from . import provenance
 
 __all__ = ['RunFolder', 'expand']
 
@@ -82,6 +84,7 @@ class RunFolder:
         )
         if changes:
             self._event('changed', options=_listed(changes))
+        provenance.record(self.path)
         if not visiting:  # the folder still belongs to the run that is evaluated
             temporary = path.with_name('.config.yaml')
             temporary.write_text(config_lib.dump(self._config))

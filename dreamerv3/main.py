@@ -32,6 +32,8 @@ usage: dreamer COMMAND [--configs PRESET ...] [--OPTION VALUE ...]
   export       write a trained agent into a folder: dreamer export LOGDIR OUT
   import       start a run with the weights of such a folder, or of the reference
   tasks        list the tasks and what they need
+  check-env    find what would break training: dreamer check-env my_module:make_env
+  sweep        train several tasks with several seeds: --task a b --seeds 5
   config       print the options that a command line stands for
   replay       look at the stored experience of a run
   watch        look at runs in a browser, live
@@ -72,6 +74,7 @@ ROLES = ('parallel_replay', 'parallel_logger', 'parallel_envs', 'parallel_env')
 
 # Commands with options of their own: the module whose main(argv) runs them.
 TOOLS = {
+    'check-env': 'dreamerv3.check_env',
     'eval': 'dreamerv3.evaluation',
     'export': 'dreamerv3.export',
     'import': 'dreamerv3.importing',
@@ -80,6 +83,8 @@ TOOLS = {
     'plot': 'dashboard.plot',
     'replay': 'embodied.replay.tools',
     'status': 'embodied.run.parallel.status',
+    'sweep': 'dreamerv3.sweep',
+    'tasks': 'dreamerv3.tasks',
     'watch': 'dashboard.watch',
 }
 
@@ -180,7 +185,6 @@ def _command(argv: list[str]) -> int:
     commands: dict[str, Callable[[list[str]], int]] = {
         'config': _print_config,
         'demo': _run_demo,
-        'tasks': _print_tasks,
     }
     for script in config_lib.CHOICES['script']:
         commands[script] = functools.partial(_run_script, script=script)
@@ -230,15 +234,3 @@ def _run_demo(flags: list[str]) -> int:
     from . import demo
 
     return demo.main(flags)
-
-
-def _print_tasks(argv: list[str]) -> int:
-    for suite in embodied.envs.tasks():
-        if suite.installed:
-            state = ''
-        else:
-            state = f"  (needs: pip install 'dreamer-parallel[{suite.extra}]')"
-        print(f'{suite.suite}{state}')
-        for name in suite.names:
-            print(f'  {suite.suite}_{name}')
-    return 0

@@ -9,6 +9,7 @@ __all__ = [
     'GYM',
     'MEMORY_MAZE',
     'MINIGRID',
+    'OWN',
     'PROCGEN',
 ]
 
@@ -65,6 +66,8 @@ DMC = _names(
 )
 
 GYM = ('<id of any Gymnasium environment>',)
+
+OWN = ('<module>:<function that makes an environment>',)
 
 MINIGRID = ('<id of a MiniGrid environment after "MiniGrid-", such as Empty-5x5-v0>',)
 

@@ -11,9 +11,12 @@ from gymnasium import spaces as gym_spaces
 from ..core.base import Env, Spaces
 from ..core.errors import ConfigError, MissingExtraError, SpaceError
 from .codecs import Codec, DictCodec, Direct, TupleCodec, integers
+from .own import import_user
 from .spaces import IMAGE_RANK, act_spaces, make_obs, obs_spaces, refuse_shared
 
 __all__ = ['FromGym']
+
+PACKAGES = {'ALE': 'ale_py'}  # where a namespace is not the name of its package
 
 
 class FromGym(Env):
@@ -96,6 +99,7 @@ def _create(env: Any, kwargs: dict[str, Any]) -> gymnasium.Env:
 
 
 def _create_by_id(name: str, kwargs: dict[str, Any]) -> gymnasium.Env:
+    _import_namespace(name)
     try:
         # The checker of Gymnasium only warns; CheckSpaces is strict and names keys.
         return gymnasium.make(name, disable_env_checker=True, **kwargs)
@@ -109,6 +113,14 @@ def _create_by_id(name: str, kwargs: dict[str, Any]) -> gymnasium.Env:
         raise ConfigError(
             f'Gymnasium cannot make {name!r}.{hint} It says: {error}'
         ) from error
+
+
+def _import_namespace(name: str) -> None:
+    """Imports `package` for the id `package/Name-v0`, which registers its ids then."""
+    namespace, slash, _ = name.partition('/')
+    known = any(known.startswith(f'{namespace}/') for known in gymnasium.registry)
+    if slash and not known and ':' not in namespace:
+        import_user(PACKAGES.get(namespace, namespace))
 
 
 def _default_key(space: gym_spaces.Space) -> str:

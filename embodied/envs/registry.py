@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ..core.base import Env
 from ..core.errors import ConfigError
-from . import catalog, extras
+from . import catalog, extras, own
 from .wrappers import (
     ActionRepeat,
     CheckSpaces,
@@ -19,16 +19,27 @@ from .wrappers import (
     UnifyDtypes,
 )
 
+OWN = 'own'  # the suite of users' environments
 SHOWN = 3  # names of a suite in an error message
 
-__all__ = ['Suite', 'adjust', 'make', 'settings_of', 'tasks', 'wrap']
+__all__ = [
+    'Suite',
+    'adjust',
+    'label',
+    'make',
+    'make_bare',
+    'parse',
+    'settings_of',
+    'tasks',
+    'wrap',
+]
 
 
 class Suite(NamedTuple):
-    """A family of tasks, named `<suite>_<name>`.
+    """A family of tasks.
 
-    `names` lists them, or describes them in `<...>` if there is no end to them. `extra`
-    is the optional dependency to install, empty if none.
+    `names` are what follows `<suite>_`, or describe that in `<...>` if there is no end
+    of them. `extra` is the optional dependency to install, empty if none.
     """
 
     suite: str
@@ -38,11 +49,17 @@ class Suite(NamedTuple):
 
 
 def make(task: str, seed: int | None = None, **settings: Any) -> Env:
-    """The environment `<suite>_<name>`, ready for an agent.
+    """The environment of a task, ready for an agent.
 
-    `settings` are the options `env.<suite>` of the configuration.
+    Tasks are `<suite>_<name>`, `gym:<id>` or `<module>:<factory>`. `settings` are the
+    options `env.<suite>` of the configuration.
     """
-    suite, _, name = task.partition('_')
+    return wrap(make_bare(task, seed, **settings))
+
+
+def make_bare(task: str, seed: int | None = None, **settings: Any) -> Env:
+    """The same without the standard wrapping, as the suite or factory makes it."""
+    suite, name = parse(task)
     if suite not in _SUITES or not _SUITES[suite].has(name):
         raise _unknown_task(task)
     allowed = settings_of(suite)
@@ -52,7 +69,17 @@ def make(task: str, seed: int | None = None, **settings: Any) -> Env:
             f'Tasks of the suite {suite!r} have no settings {unknown}. They have '
             f'{", ".join(allowed) or "none"}.'
         )
-    return wrap(_SUITES[suite].maker()(name, seed, **settings))
+    return _SUITES[suite].maker()(name, seed, **settings)
+
+
+def parse(task: str) -> tuple[str, str]:
+    """Suite and name of a task."""
+    if task.startswith('gym:'):
+        return 'gym', task.removeprefix('gym:')
+    if own.is_reference(task):
+        return OWN, task
+    suite, _, name = task.partition('_')
+    return ('', task) if suite == OWN else (suite, name)
 
 
 def settings_of(suite: str) -> tuple[str, ...]:
@@ -66,6 +93,11 @@ def tasks() -> list[Suite]:
         Suite(name, entry.names, entry.extra, extras.installed(entry.package))
         for name, entry in _SUITES.items()
     ]
+
+
+def label(suite: str, name: str) -> str:
+    """The task that a suite and one of its names stand for."""
+    return name if suite == OWN else f'{suite}_{name}'
 
 
 def wrap(env: Any, repeat: int = 1, length: int = 0, size: int = 0) -> Env:
@@ -126,6 +158,12 @@ def _make_gym(
     return adjust(FromGym(name, seed=seed), repeat, length, size)
 
 
+def _make_own(
+    name: str, seed: int | None, size: int = 64, repeat: int = 1, length: int = 0
+) -> Env:
+    return adjust(own.build(own.find(name), seed), repeat, length, size)
+
+
 class _Entry(NamedTuple):
     """`make(name, seed, **settings)` is a function, or `module:name` in this package,
     to be imported when it is needed."""
@@ -149,6 +187,7 @@ _SUITES = {
     'toy': _Entry(_make_toy, ('catch', 'reach'), 'numpy'),
     'dummy': _Entry(_make_dummy, ('disc', 'cont', 'mixed'), 'numpy'),
     'gym': _Entry(_make_gym, catalog.GYM, 'gymnasium'),
+    OWN: _Entry(_make_own, catalog.OWN, 'numpy'),
     'atari': _Entry('atari:Atari', catalog.ATARI, 'ale_py', 'atari'),
     'atari100k': _Entry('atari:atari100k', catalog.ATARI100K, 'ale_py', 'atari'),
     'dmc': _Entry('dmc:DMC', catalog.DMC, 'dm_control', 'dmc'),
@@ -165,10 +204,10 @@ _SUITES = {
 
 
 def _unknown_task(task: str) -> ConfigError:
-    known = [f'{s}_{name}' for s, entry in _SUITES.items() for name in entry.names]
+    known = [label(s, name) for s, entry in _SUITES.items() for name in entry.names]
     close = difflib.get_close_matches(task, known, n=3)
     hint = f' Closest matches: {", ".join(close)}.' if close else ''
-    shown = [f'{s}_{_abbreviate(entry.names)}' for s, entry in _SUITES.items()]
+    shown = [label(s, _abbreviate(entry.names)) for s, entry in _SUITES.items()]
     return ConfigError(
         f'There is no task {task!r}.{hint} Tasks: {", ".join(shown)}. '
         '`dreamer tasks` lists all of them.'

@@ -14,6 +14,7 @@ from dreamerv3 import config as config_lib
 from dreamerv3.folder import RunFolder, expand
 from dreamerv3.main import main
 from embodied.core.errors import ConfigError
+from embodied.envs.registry import label
 from embodied.logging import read_records
 
 # A whole run within a second: nothing to compile.
@@ -193,7 +194,11 @@ def test_tasks_are_listed_with_their_suites(capsys):
     out = capsys.readouterr().out
     for suite in embodied.envs.tasks():
         for name in suite.names:
-            assert f'{suite.suite}_{name}' in out
+            assert label(suite.suite, name).split()[0] in out
+    assert 'procgen: not installed' in out
+    assert main(['tasks', 'toy']) == 0
+    assert capsys.readouterr().out == 'toy: built in\n  toy_catch  toy_reach\n'
+    assert main(['tasks', 'toys']) == 2
 
 
 @pytest.mark.parametrize('argv', [[], ['--help'], ['train', '--help'], ['help']])
