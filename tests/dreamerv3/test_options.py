@@ -26,7 +26,7 @@ OPTIONS = config_lib.resolve([])[0].flat
 
 # Modules of the command line, where the name `config` always means the whole one.
 WHOLE = ('main.py', 'folder.py', 'demo.py', 'sinks.py')
-METHODS = {'flat', 'get', 'items', 'partition', 'update'}  # not options
+METHODS = {'flat', 'get', 'items', 'partition', 'startswith', 'update'}  # not options
 
 
 # Options that nobody reads, though others of the same name or group are read: if the
