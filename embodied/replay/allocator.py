@@ -126,7 +126,7 @@ class Allocator:
             segment = Segment.create(spec, path, self.boot)
         except OSError as error:
             raise ReplayError(
-                f'Replay cannot reserve {spec.nbytes / GIGABYTE:.2f} GB'
+                f'Replay cannot reserve {spec.nbytes / 10**6:.0f} MB'
                 f'{f" in {self.folder}" if path else " of memory"}: {error.strerror}. '
                 f'What is stored stays valid. Free some space, or lower replay.size '
                 f'or replay.max_gb.'

@@ -75,7 +75,8 @@ class Folder:
 
     def note_use(self) -> None:
         """From now on the disk may lag behind the memory."""
-        self._keep(self._card.change(clean=False))
+        if self._card.clean:
+            self._keep(self._card.change(clean=False))
 
     def note_end(self) -> None:
         """Everything is on the disk."""

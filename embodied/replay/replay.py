@@ -252,9 +252,11 @@ class Replay(base.Replay):
             self._syncer.close()
         if self._folder:
             segments = self._store.allocator.segments.values()
-            sync_segments([s for s in segments if s.writable], self._lock)
-            self._folder.note_end()
-            self._folder.close()
+            try:
+                sync_segments([s for s in segments if s.writable], self._lock)
+                self._folder.note_end()
+            finally:
+                self._folder.close()
 
     def _recount(self, streams: dict[str, Any], order: int) -> None:
         """Numbers the rows of each stream as before, with those added since `order`."""

@@ -43,6 +43,14 @@ def test_everything_added_is_there_without_save_or_close(tmp_path):
         selectors.Uniform,
         lambda: selectors.Prioritized(0.8, 0.5, np.inf, True),
         lambda: selectors.Recency(1 / np.arange(1, 60)),
+        lambda: selectors.Mixture(
+            {
+                'u': selectors.Uniform(),
+                'p': selectors.Prioritized(0.8, 0.5, np.inf, True),
+                'r': selectors.Recency(1 / np.arange(1, 60)),
+            },
+            {'u': 0.3, 'p': 0.4, 'r': 0.3},
+        ),
     ],
 )
 def test_load_continues_with_the_same_samples_from_files(tmp_path, selector):
