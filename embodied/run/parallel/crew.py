@@ -14,15 +14,15 @@ from ...core.signals import StopSignals
 from .children import ENDED, STOPPED, Child, Notice, Order
 from .failure import Failure, Report
 from .logs import Logs
-from .member import DONE, Member, Role
+from .member import DONE, FAILED, RUNNING, Member, Role
 from .records import NoRecords, Records
 from .settings import ParallelSettings
 from .status import HEARTBEAT
-from .vitals import COMPILING, Beat
+from .vitals import Beat
 
 __all__ = ['Crew']
 
-LAST_UPDATE = 10.0  # seconds for the lead to save after another role has failed
+LAST_UPDATE = 20.0  # seconds for the lead to save after another role has failed
 FLUSH_SECONDS = 5.0  # for the others to write what they have after that
 MAYBE_OVER = 1.0  # seconds to hear that the run is over from a role that decides it
 PATIENCE = 5.0  # seconds for whoever has stopped a role to let it go on
@@ -55,8 +55,8 @@ class Crew:
         self._error: BaseException | None = None  # that came up while we were stopping
 
     def __enter__(self) -> 'Crew':
-        self._signals.__enter__()
         self._guard.__enter__()
+        self._signals.__enter__()
         return self
 
     def __exit__(
@@ -73,8 +73,9 @@ class Crew:
                 member.role.kill()
             for member in self._alive:
                 member.role.collect()
+                member.finish()
             self._guard.__exit__(kind, error, trace)
-            self._write_status(error)
+            self._write_status(FAILED if error else DONE, str(error or ''))
             self._signals.__exit__(kind, error, trace)
 
     def start(
@@ -123,11 +124,14 @@ class Crew:
 
     def _next_event(self) -> str | Notice | None:
         """Blocks until something happens or is due."""
+        now = time.monotonic()
         dues = [self._tick, self._deadline]
         dues += [due for member in self._members for due in (member.due, member.wake)]
+        if self._deadline is not None and now < self._deadline - self._reserve:
+            dues.append(self._deadline - self._reserve)
         soonest = min(due for due in dues if due is not None)
         try:
-            return self._events.get(timeout=max(0.0, soonest - time.monotonic()))
+            return self._events.get(timeout=max(0.0, soonest - now))
         except queue.Empty:
             return None
 
@@ -144,8 +148,8 @@ class Crew:
     def _do_what_is_due(self) -> None:
         self._keep_time()
         now = self._awake
-        if self._deadline is not None and now >= self._deadline:
-            self._end_grace()
+        if self._deadline is not None:
+            self._end_in_time(self._deadline - now)
         for member in self._members:
             if member.wake is not None and now >= member.wake:
                 member.go_on()
@@ -153,6 +157,7 @@ class Crew:
             if member.due is not None and now >= member.due:
                 self._start_again(member)
         if now >= self._tick:
+            self._tick = now + HEARTBEAT
             for member in self._members:
                 member.end_if_hung()
             self._records.rotate(self._logs)
@@ -233,21 +238,25 @@ class Crew:
             if member.due is not None:
                 member.finish()
 
-    def _end_grace(self) -> None:
-        lead = self._lead
-        if lead and lead.alive and lead.beat.activity == COMPILING:
+    def _end_in_time(self, left: float) -> None:
+        """Lets go of those who cannot end before the grace does, in `left` seconds."""
+        if self._lead and self._lead.compiles and left <= self._reserve:
             print(
                 'The agent was compiling and could not be interrupted. The run goes '
                 'on from its last save.'
             )
-            lead.dismiss()
-            self._deadline = time.monotonic() + FLUSH_SECONDS
-            return
-        names = ', '.join(member.name for member in self._alive)
-        raise RoleError(
-            f'{names} did not end within run.grace={self._grace} s and had to be '
-            f'killed. What they were doing may be in {self._logs.folder}.'
-        )
+            self._lead.dismiss()
+        elif left <= 0:
+            names = ', '.join(member.name for member in self._alive)
+            raise RoleError(
+                f'{names} did not end within run.grace={self._grace} s and had to be '
+                f'killed. What they were doing may be in {self._logs.folder}.'
+            )
+
+    @property
+    def _reserve(self) -> float:
+        """Seconds of the grace in which the others write, once the lead has ended."""
+        return min(FLUSH_SECONDS, self._grace / 2)
 
     def _part_with(self, member: Member) -> None:
         failure = member.role.collect()
@@ -271,6 +280,7 @@ class Crew:
         elif self._stopping:
             # The others still save what they have.
             member.finish(failure.summary)
+            self._note(member, reason=failure.summary)
             self._error = self._error or failure.error()
         else:
             self._retry(member, failure)
@@ -334,16 +344,11 @@ class Crew:
         )
         self._write_status()
 
-    def _write_status(self, error: BaseException | None = None) -> None:
-        self._tick = time.monotonic() + HEARTBEAT
-        if self._alive or any(member.due for member in self._members):
-            state, activity = 'running', 'stopping' if self._over else ''
-        else:
-            state, activity = 'failed' if error or self._error else 'done', ''
+    def _write_status(self, state: str = RUNNING, error: str = '') -> None:
         self._records.status(
             state=state,
-            activity=activity,
+            activity='stopping' if self._over and state == RUNNING else '',
             roles={member.name: member.describe() for member in self._members},
             lineage=self._mark,
-            error=str(error or ''),
+            error=error,
         )

@@ -10,7 +10,7 @@ from .restarts import Restarts
 from .vitals import COMPILING, Beat
 from .watch import Watch
 
-__all__ = ['DONE', 'STARTING', 'Member', 'Role']
+__all__ = ['DONE', 'FAILED', 'RUNNING', 'Member', 'Role']
 
 STARTING, RUNNING, WAITING = 'starting', 'running', 'waiting'
 RESTARTING, FAILED, DONE = 'restarting', 'failed', 'done'
@@ -104,8 +104,13 @@ class Member:
 
     @property
     def loses_nothing(self) -> bool:
-        """Whether it cannot be interrupted, but be killed without a loss."""
-        return self.beat.activity == COMPILING and not self.beat.unsaved
+        """Whether it can be killed without a loss, but not be interrupted."""
+        return self.compiles and not self.beat.unsaved
+
+    @property
+    def compiles(self) -> bool:
+        """Whether it cannot be interrupted, and nobody has given it up yet."""
+        return self.alive and not self.dismissed and self.beat.activity == COMPILING
 
     def start(self) -> None:
         """The first time, or again."""

@@ -145,8 +145,8 @@ def test_with_a_lead_only_the_lead_is_asked_first(make_crew, door, tmp_path):
 
 def test_roles_that_stay_longer_than_the_grace_are_killed_by_name(make_crew, door):
     with (
-        pytest.raises(RoleError, match=r'^deaf did not end within run.grace=0.5 s'),
-        make_crew(grace=0.5) as crew,
+        pytest.raises(RoleError, match=r'^deaf did not end within run.grace=2.0 s'),
+        make_crew(grace=2.0) as crew,
     ):
         crew.start('quick', roles.stay, door.path)
         crew.start('deaf', roles.be_deaf, door.path)

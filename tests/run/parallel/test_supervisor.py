@@ -232,6 +232,18 @@ def test_a_role_that_compiles_does_not_hold_up_the_end(
     assert ('goes on from its last save' in capfd.readouterr().out) == unsaved
 
 
+def test_nobody_counts_as_running_after_a_failure(make_crew, door, tmp_path):
+    with pytest.raises(RoleError, match='burnt'), make_crew() as crew:
+        crew.start('deaf', crew_roles.be_deaf, door.path)
+        crew.start('cook', roles.fail_always, tmp_path, ValueError('burnt'))
+        crew.wait()
+    status = Status.read(tmp_path)
+    assert status.state == 'failed'
+    states = {name: role['state'] for name, role in status.record['roles'].items()}
+    assert states == {'deaf': 'done', 'cook': 'failed'}
+    assert status.record['roles']['deaf']['pid'] is None
+
+
 def test_an_error_at_the_end_keeps_nobody_from_saving(make_crew, door, tmp_path):
     saved = tmp_path / 'ended'
     with pytest.raises(RoleError, match='could not close'), make_crew() as crew:
