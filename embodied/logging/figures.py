@@ -15,6 +15,7 @@ WINDOW = 6  # newest writes over which scores, speeds and waits are averaged
 SCORE, EVAL_SCORE = 'episode/score', 'eval/score'
 ENV_SPEED, TRAIN_SPEED = 'fps/env', 'fps/train'
 RATIO = 'replay/train_ratio'
+SECONDS = 'run/seconds'
 STEPS, GIGABYTES = 'replay/steps', 'replay/gigabytes'
 NEWEST = (EVAL_SCORE, RATIO, STEPS, GIGABYTES, 'replay/fill')  # not averaged
 KEPT = {SCORE, ENV_SPEED, TRAIN_SPEED, *NEWEST, *METRICS}
@@ -53,6 +54,8 @@ class Figures:
             size = 1 if name in NEWEST else WINDOW
             recent = self._recent.setdefault(name, collections.deque(maxlen=size))
             recent.append(found[name])
+        if SECONDS in found:  # knows of earlier sessions of the run
+            self._begin = time.monotonic() - found[SECONDS]
         if SCORE in found:
             self.scores.append(found[SCORE])
         self._marks.append((time.monotonic(), self.step))

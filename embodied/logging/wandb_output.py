@@ -22,6 +22,7 @@ __all__ = ['WandbOutput']
 STEP = 'env_step'  # the axis of all curves
 ID_BYTES = 4
 BINS = 64  # of a histogram
+PATIENCE = 30.0  # seconds for its server to answer at the start
 
 
 class WandbOutput:
@@ -48,7 +49,7 @@ class WandbOutput:
             mode=mode,
             config=dict(config or {}),
             # The terminal is ours: it shall neither print nor read what is printed.
-            settings=wandb.Settings(silent=True, console='off'),
+            settings=wandb.Settings(silent=True, console='off', init_timeout=PATIENCE),
         )
         # Its own step may not go back, ours does after a crash.
         self._run.define_metric('*', step_metric=STEP)

@@ -169,6 +169,7 @@ class TrainLoop:
         ratio = {'train_ratio': progress.train_ratio}
         add({**self.store.stats(), **ratio}, 'replay')
         add({'envs': self.collector.share_of_envs()}, 'loop')
+        add({'seconds': progress.seconds}, 'run')
         add(self.measure_speed(), 'fps')
         add(usage(), 'usage')
         self.logger.write()

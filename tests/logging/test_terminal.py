@@ -104,6 +104,14 @@ def test_fraction_follows_whichever_limit_is_nearer():
     assert figures.left == 0.0
 
 
+def test_earlier_sessions_of_a_run_count():
+    figures = Figures(duration=1000.0)
+    figures.update(entries(50, **{'run/seconds': 600.0}))
+    assert 600 <= figures.elapsed < 700
+    assert 0.6 <= figures.fraction < 0.7
+    assert 300 < figures.left <= 400
+
+
 def test_time_left_is_unknown_until_the_speed_is():
     figures = Figures(steps=200)
     figures.update(entries(50, x=1.0))

@@ -162,6 +162,7 @@ class Learner:
         self.send({**self.train_metrics.result(), 'updates': self.updates}, 'train')
         self.send(self.measure_speed(), 'fps')
         self.send(self.measure_loop(), 'learner')
+        self.send({'seconds': self.seconds}, 'run')
         if self.settings.usage:
             self.send(usage(), 'usage/agent')
 
