@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from embodied import envs
 from embodied.core.errors import ConfigError
+from embodied.envs import extras
 from embodied.envs.registry import label
 
 __all__ = ['main']
@@ -16,13 +17,6 @@ Lists the tasks of all suites, or of some. What is missing is installed by the e
 that is named.
 """
 WIDTH = 88
-
-# Suites whose packages do not go together with ours: where to read about them.
-NO_EXTRA = {
-    'procgen': 'procgen',
-    'dmlab': 'dmlab-and-minecraft',
-    'minecraft': 'dmlab-and-minecraft',
-}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -51,6 +45,4 @@ def _print(suite: envs.Suite) -> None:
 def _state(suite: envs.Suite) -> str:
     if suite.installed:
         return f'installed, by the extra {suite.extra}' if suite.extra else 'built in'
-    if suite.extra in NO_EXTRA:
-        return f'not installed: see docs/your_environment.md#{NO_EXTRA[suite.extra]}'
-    return f"not installed: pip install 'dreamer-parallel[{suite.extra}]'"
+    return f'not installed. {extras.advice(suite.extra)}'

@@ -3,14 +3,13 @@
 python examples/own_environment.py
 """
 
-import functools
 import tempfile
 
 import elements
 import numpy as np
 
+import dreamerv3
 import embodied
-from dreamerv3 import config, factories, main
 
 
 class Guess(embodied.Env):
@@ -46,28 +45,9 @@ class Guess(embodied.Env):
         }
 
 
-def make_env(index):
-    return embodied.envs.wrap(Guess(seed=index))
-
-
-def make_agent(options):
-    from dreamerv3 import Agent
-
-    env = make_env(0)
-    acts = {k: v for k, v in env.act_space.items() if k != 'reset'}
-    return Agent(env.obs_space, acts, options)
-
-
 if __name__ == '__main__':
     with tempfile.TemporaryDirectory() as logdir:
-        flags = ['--configs', 'tiny', '--run.steps=2000', '--run.envs=4']
-        options, _ = config.resolve([*flags, f'--logdir={logdir}'])
-        bind = functools.partial
-        embodied.run.train(
-            bind(make_agent, options),
-            bind(factories.make_replay, options, 'replay'),
-            make_env,
-            bind(factories.make_stream, options),
-            bind(factories.make_logger, options),
-            main.loop_args(options),
+        run = dreamerv3.train(
+            Guess, logdir, steps=2000, configs=['tiny'], options={'run.envs': 4}
         )
+        print(f'{len(run.scores)} episodes, the last ten: {run.scores[-10:]}')

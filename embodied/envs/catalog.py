@@ -6,8 +6,10 @@ __all__ = [
     'BSUITE',
     'CRAFTER',
     'DMC',
+    'DMLAB',
     'GYM',
     'MEMORY_MAZE',
+    'MINECRAFT',
     'MINIGRID',
     'OWN',
     'PROCGEN',
@@ -81,3 +83,23 @@ PROCGEN = _names(
     leaper maze miner ninja plunder starpilot
     """
 )
+
+DMLAB = _names(
+    """
+    explore_goal_locations_large explore_goal_locations_small
+    explore_object_locations_large explore_object_locations_small
+    explore_object_rewards_few explore_object_rewards_many
+    explore_obstructed_goals_large explore_obstructed_goals_small
+    lasertag_one_opponent_large lasertag_one_opponent_small
+    lasertag_three_opponents_large lasertag_three_opponents_small
+    natlab_fixed_large_map natlab_varying_map_randomized
+    natlab_varying_map_regrowth psychlab_arbitrary_visuomotor_mapping
+    psychlab_continuous_recognition psychlab_sequential_comparison
+    psychlab_visual_search rooms_collect_good_objects_train
+    rooms_exploit_deferred_effects_train rooms_keys_doors_puzzle
+    rooms_select_nonmatching_object rooms_watermaze
+    skymaze_irreversible_path_hard skymaze_irreversible_path_varied
+    """
+)
+
+MINECRAFT = ('diamond',)

@@ -6,7 +6,14 @@ from types import ModuleType
 
 from ..core.errors import MissingExtraError
 
-__all__ = ['check', 'installed', 'require']
+__all__ = ['advice', 'check', 'installed', 'require']
+
+# What pip cannot bring together with our packages: where to read about it.
+BY_HAND = {
+    'procgen': 'procgen',
+    'dmlab': 'dmlab-and-minecraft',
+    'minecraft': 'dmlab-and-minecraft',
+}
 
 
 def installed(module: str) -> bool:
@@ -14,12 +21,19 @@ def installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
+def advice(extra: str) -> str:
+    """How to get what an extra stands for."""
+    if extra in BY_HAND:
+        place = f'docs/your_environment.md#{BY_HAND[extra]}'
+        return f'It has to be installed by hand: {place} says how.'
+    return f"Install the extra that brings it: pip install 'dreamer-parallel[{extra}]'."
+
+
 def check(module: str, extra: str) -> None:
     """Says which extra of this package brings the module, if it is missing."""
     if not installed(module):
         raise MissingExtraError(
-            f'The package {module!r} is not installed. Install the extra that brings '
-            f"it: pip install 'dreamer-parallel[{extra}]'."
+            f'The package {module!r} is not installed. {advice(extra)}'
         )
 
 

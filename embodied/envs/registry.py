@@ -199,6 +199,10 @@ _SUITES = {
         'memory_maze:make_memory_maze', catalog.MEMORY_MAZE, 'memory_maze', 'memorymaze'
     ),
     'bsuite': _Entry('bsuite:make_bsuite', catalog.BSUITE, 'bsuite', 'bsuite'),
+    'dmlab': _Entry('dmlab:DMLab', catalog.DMLAB, 'deepmind_lab', 'dmlab'),
+    'minecraft': _Entry(
+        'minecraft:Minecraft', catalog.MINECRAFT, 'minerl', 'minecraft'
+    ),
     'procgen': _Entry('procgen:ProcGen', catalog.PROCGEN, 'procgen', 'procgen'),
 }
 

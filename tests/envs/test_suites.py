@@ -37,11 +37,16 @@ def act(env, action, reset=False):
         ('memorymaze_9x9', 'memory_maze', 'memorymaze'),
         ('bsuite_catch/0', 'bsuite', 'bsuite'),
         ('procgen_coinrun', 'procgen', 'procgen'),
+        ('dmlab_rooms_watermaze', 'deepmind_lab', 'dmlab-and-minecraft'),
+        ('minecraft_diamond', 'minerl', 'dmlab-and-minecraft'),
     ],
 )
-def test_missing_packages_are_named_with_their_extra(task, module, extra, monkeypatch):
+def test_missing_packages_are_named_with_where_to_get_them(
+    task, module, extra, monkeypatch
+):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=rf'{module}.*\[{extra}\]'):
+    place = rf'(\[{extra}\]|your_environment.md#{extra})'
+    with pytest.raises(MissingExtraError, match=rf'{module}.*{place}'):
         envs.make(task)
 
 
