@@ -2,7 +2,7 @@
 
 import { el, setText, setVars } from './dom.js';
 import { axisTime, short, splitName, whole } from './format.js';
-import { color, css, faint } from './palette.js';
+import { color, faint, ink } from './palette.js';
 import { smooth } from './smooth.js';
 import { colorOf, store, zoom } from './store.js';
 import uPlot from './vendor/uPlot.esm.js';
@@ -78,7 +78,7 @@ export class Chart {
     const layout = [];
     for (const band of this.bands()) {
       columns.push(...['low', 'high', 'mean'].map((key) => onto(x, band.x, band[key])));
-      layout.push({ color: css('reference'), band: true, dash: true, group: true });
+      layout.push({ color: ink('reference'), band: true, dash: true, group: true });
     }
     for (const curve of curves) {
       const merged = curve.runs.length > 1;
@@ -110,8 +110,8 @@ export class Chart {
   }
 
   options(layout, log) {
-    const grid = { stroke: css('grid'), width: 1 };
-    const axis = { stroke: css('dim'), grid, ticks: { show: false }, font: AXIS_FONT };
+    const grid = { stroke: ink('grid'), width: 1 };
+    const axis = { stroke: ink('dim'), grid, ticks: { show: false }, font: AXIS_FONT };
     const byTime = store.settings.x === 'time';
     return {
       width: this.canvas.clientWidth || 300,
@@ -164,7 +164,7 @@ export class Chart {
       items.push(el('li', { class: 'dim' }, `and ${curves.length - shown} more`));
     }
     for (const band of this.bands()) {
-      const hue = css('reference');
+      const hue = ink('reference');
       items.push(legendItem({ label: `Reference: ${band.label}`, hue }));
     }
     this.legend.replaceChildren(...items);

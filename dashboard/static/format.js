@@ -24,6 +24,8 @@ export function bytes(count) {
 export const whole = (value) =>
   typeof value === 'number' ? Math.round(value).toLocaleString('en-US') : '–';
 
+export const plural = (count, word) => `${count} ${word}${count === 1 ? '' : 's'}`;
+
 export const percent = (share) =>
   typeof share === 'number' ? `${Math.round(100 * share)} %` : '–';
 

@@ -8,6 +8,11 @@ const DARK = [
   '#7ea6ff', '#ff9b6a', '#5cd398', '#eb8fdc', '#efc54a',
   '#4fcbdd', '#ff8292', '#b8a2ff', '#b9cd6a', '#d8a585',
 ];
+const INK = {
+  grid: ['#ecece7', '#242932'],
+  dim: ['#666b75', '#9aa1ad'],
+  reference: ['#8a8f98', '#868d99'],
+};
 const dark = window.matchMedia('(prefers-color-scheme: dark)');
 
 export const paletteSize = LIGHT.length;
@@ -19,8 +24,8 @@ export function isDark() {
 
 export const color = (number) => (isDark() ? DARK : LIGHT)[number ?? 0];
 
-export const css = (name) =>
-  getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+// Colors of a chart besides its curves, as in style.css.
+export const ink = (name) => INK[name][isDark() ? 1 : 0];
 
 export function faint(hex, share) {
   return hex + Math.round(255 * share).toString(16).padStart(2, '0');

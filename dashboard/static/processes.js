@@ -1,13 +1,14 @@
 // The picture of the processes: who does what, how fast, and who waits for whom.
 
 import { badge, el, setVars } from './dom.js';
-import { bytes, duration, percent, short } from './format.js';
+import { bytes, duration, percent, plural, short } from './format.js';
 import { color } from './palette.js';
 import { LIVE, on, pickedRuns, store } from './store.js';
 
 const MOST_PICTURES = 8;
 const SLOW_LINES = 3; // metrics later than so many intervals are a stall
 const SHORTEST_STALL = 15; // seconds
+const WORKS = new Set(['running', 'waiting']);
 const BOUND = 0.3; // share of time that somebody waits, to be called a bottleneck
 
 export class ProcessesView {
@@ -50,11 +51,14 @@ function picture(run) {
   const title = el('h2', { class: 'run-title' }, el('i', {}), run.name,
     badge(run.state), el('span', { class: 'dim' }, run.task));
   setVars(title, { color: color(store.colors.get(run.id)) });
-  const stage = el('div', { class: `stage${moving ? ' moving' : ''}` },
+  const { agent = run.state, replay = run.state } = statesOf(run.roles);
+  const flows = (...ends) => moving && ends.every((state) => WORKS.has(state));
+  const steps = latest['actor/steps_per_second'] ?? latest['fps/env'];
+  const stage = el('div', { class: 'stage' },
     environments(run),
-    arrow(rate(latest['actor/steps_per_second'] ?? latest['fps/env'], 'steps/s'), 'act'),
+    arrow(rate(steps, 'steps/s'), flows(agent) && someWork(run)),
     agentBox(run),
-    arrow(ratioText(run), 'both'),
+    arrow(ratioText(run), flows(agent, replay)),
     replayBox(run));
   const logger = loggerBox(run, age);
   return el('section', { class: 'picture', 'data-run': run.id },
@@ -103,14 +107,25 @@ function environments(run) {
   const dots = workers.map(([name, role]) => el('li', {},
     el('span', { class: `dot is-${role.state}`, title: tip(name, role) }),
     el('span', { class: 'hidden' }, tip(name, role))));
-  const states = workers.map(([, role]) => role.state);
-  const state = workers.length ? worst(states) : run.state;
-  return box('Environments', state, [
+  return box('Environments', environmentState(run), [
     ['environments', short(run.envs)],
     ['steps per second', short(run.latest['fps/env'])],
   ], [bar('wait for training', run.latest['replay/insert_wait'], true)],
   workers.length ? el('ul', { class: 'dots', 'aria-label': 'Workers' }, ...dots) : null);
 }
+
+function environmentState(run) {
+  const workers = rolesLike(run, /env/);
+  return workers.length ? worst(workers.map(([, role]) => role.state)) : run.state;
+}
+
+function someWork(run) {
+  const workers = rolesLike(run, /env/);
+  return !workers.length || workers.some(([, role]) => WORKS.has(role.state));
+}
+
+const statesOf = (roles) =>
+  Object.fromEntries(Object.entries(roles).map(([name, { state }]) => [name, state]));
 
 function agentBox(run) {
   const { latest } = run;
@@ -161,7 +176,7 @@ function box(title, state, facts, bars, extra = null, role = null) {
 function heading(title, state, role) {
   const notes = [];
   if (role?.activity) notes.push(role.activity);
-  if (role?.restarts) notes.push(`${role.restarts} restarts`);
+  if (role?.restarts) notes.push(plural(role.restarts, 'restart'));
   return el('h3', {}, title, state ? badge(state) : null,
     notes.length ? el('span', { class: 'dim' }, notes.join(', ')) : null);
 }
@@ -177,8 +192,8 @@ function bar(label, share, isWait = false) {
   return node;
 }
 
-function arrow(text, kind) {
-  return el('div', { class: `arrow ${kind}`, 'aria-hidden': 'true' },
+function arrow(text, flows) {
+  return el('div', { class: flows ? 'arrow moving' : 'arrow', 'aria-hidden': 'true' },
     el('span', {}, text), el('i', {}));
 }
 
@@ -202,4 +217,4 @@ const worst = (states) => RANK.find((state) => states.includes(state)) ?? 'unkno
 
 const tip = (name, { state, activity, restarts }) =>
   `${name}: ${state}${activity ? `, ${activity}` : ''}` +
-  (restarts ? `, ${restarts} restarts` : '');
+  (restarts ? `, ${plural(restarts, 'restart')}` : '');

@@ -1,7 +1,7 @@
 // The list of runs: state, progress, restarts, and which are shown.
 
 import { badge, el, setText, setVars } from './dom.js';
-import { short } from './format.js';
+import { plural, short } from './format.js';
 import { color } from './palette.js';
 import { colorOf, on, ordered, pick, store } from './store.js';
 
@@ -78,8 +78,7 @@ function makeItem(id) {
     }
     const restarts = run.restarts + run.resumes;
     if (restarts) {
-      parts.push(el('span', { class: 'warn' },
-        `${restarts} restart${restarts > 1 ? 's' : ''}`));
+      parts.push(el('span', { class: 'warn' }, plural(restarts, 'restart')));
     }
     if (run.indexing) parts.push(el('span', { class: 'dim' }, 'reading'));
     facts.replaceChildren(...parts);

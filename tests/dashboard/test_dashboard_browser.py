@@ -170,6 +170,9 @@ def test_states_of_roles_are_shown_as_they_change(chromium, server, folder):
         expect(seen.page.locator('.verdict')).to_contain_text('No new metrics for')
         append(run / 'metrics.jsonl', line(11) | {'time': time.time()})
         expect(seen.page.locator('.verdict')).to_contain_text('Learner-bound')
+        flows = seen.page.locator('.arrow')
+        expect(flows.first).to_have_class('arrow moving')
+        expect(flows.last).to_have_class('arrow')  # nothing comes from the replay
         seen.picture('processes')
         write_status(run, state='failed')
         expect(replay).to_have_class('badge is-dead')
