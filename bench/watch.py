@@ -1,8 +1,8 @@
 """Dashboard: first curve, indexing and memory with many runs of many long metrics.
 
-    python bench/dashboard.py                  100 runs x 50 metrics x 100k points
-    python bench/dashboard.py --until-indexed  waits for the whole index, many minutes
-    python bench/dashboard.py --until-indexed --lines 10000  a tenth of it
+    python bench/watch.py                  100 runs x 50 metrics x 100k points
+    python bench/watch.py --until-indexed  waits for the whole index, many minutes
+    python bench/watch.py --until-indexed --lines 10000  a tenth of it
 
 One JSON line per figure. All runs are hard links to one file of 230 MB, so that the
 bench fits on a disk; the dashboard reads each of them.
