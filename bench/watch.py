@@ -125,12 +125,12 @@ def all_curves(server: Server, name: str) -> None:
         report(name, merged=int(merge), seconds=seconds)
 
 
-def indexing(server: Server, index: Path, whole: int) -> None:
-    """Megabytes of metrics that are taken in per second; of all if `whole` is given."""
+def indexing(server: Server, index: Path, size: int, whole: bool) -> None:
+    """Megabytes of metrics that are taken in per second."""
     began, start = time.perf_counter(), known_bytes(index)
     for _ in server.changes():  # each tells that another file is done
         done, seconds = known_bytes(index), time.perf_counter() - began
-        if done >= whole if whole else seconds > SECONDS:
+        if done >= size or (seconds > SECONDS and not whole):
             break
     report('indexing', megabytes_per_second=(done - start) / MB / seconds)
 
@@ -154,13 +154,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         folder, index = Path(place, 'logdir'), Path(place, 'index.sqlite')
         make_runs(folder, args.lines)
         size = (folder / 'run000' / 'metrics.jsonl').stat().st_size * RUNS
-        server = Server(folder, index)
-        first_curve(server)
-        all_curves(server, 'all_curves')
-        indexing(server, index, size if args.until_indexed else 0)
-        all_curves(server, 'all_curves_later')
-        report('memory', 'below 300 MB', megabytes=server.megabytes())
-        server.close()
+        with contextlib.closing(Server(folder, index)) as server:
+            first_curve(server)
+            all_curves(server, 'all_curves')
+            indexing(server, index, size, args.until_indexed)
+            all_curves(server, 'all_curves_later')
+            report('memory', 'below 300 MB', megabytes=server.megabytes())
 
 
 if __name__ == '__main__':
