@@ -18,7 +18,8 @@ def make_replay(config):
 def main():
     logdir, *flags = sys.argv[1:]
     flags = ['--script', 'parallel', '--configs', 'tiny', 'debug', *flags]
-    flags += ['--logger.outputs', 'jsonl', '--logdir', logdir]
+    # Nothing may be evicted: all of it is looked for in the end.
+    flags += ['--replay.size', '1e6', '--logger.outputs', 'jsonl', '--logdir', logdir]
     config, _ = config_lib.resolve(flags)
     bind = functools.partial
     parallel.combined(
