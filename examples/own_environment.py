@@ -1,8 +1,9 @@
-"""Trains on an environment of your own, in one process, for 2,000 steps.
+"""Trains on an environment of your own, then asks the trained agent for an action.
 
-python examples/own_environment.py
+python examples/own_environment.py [STEPS] [PRESET]
 """
 
+import sys
 import tempfile
 
 import elements
@@ -45,9 +46,16 @@ class Guess(embodied.Env):
         }
 
 
-if __name__ == '__main__':
+def main(steps=2000, preset='tiny'):
     with tempfile.TemporaryDirectory() as logdir:
+        options = {'run.envs': 4}
         run = dreamerv3.train(
-            Guess, logdir, steps=2000, configs=['tiny'], options={'run.envs': 4}
+            Guess, logdir, float(steps), configs=[preset], options=options
         )
-        print(f'{len(run.scores)} episodes, the last ten: {run.scores[-10:]}')
+        print(f'{len(run.scores)} episodes, the last ones scored {run.scores[-5:]}')
+        action, _ = run.agent().act({'number': 2}, greedy=True)
+        print(f'The guess for 2 is {action["guess"]}.')
+
+
+if __name__ == '__main__':
+    main(*sys.argv[1:])

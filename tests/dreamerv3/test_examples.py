@@ -38,6 +38,14 @@ def test_evaluate_prints_the_scores(run, catch_run):
     assert "'episodes': 8, 'mean'" in run('evaluate.py', catch_run)
 
 
+def test_own_environment_is_trained_on_and_played(run):
+    # Too few steps for an update, which would have to be compiled: 8 of each of the
+    # 4 environments, whose episodes have 11.
+    out = run('own_environment.py', 32, 'debug')
+    assert '0 episodes' in out
+    assert 'The guess for 2 is ' in out
+
+
 @pytest.mark.parametrize('path', sorted(EXAMPLES.glob('*.py')), ids=lambda x: x.name)
 def test_every_example_says_how_it_is_started(path):
     assert f'python examples/{path.name}' in path.read_text()
