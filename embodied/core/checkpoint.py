@@ -244,12 +244,13 @@ def write_whole(path: Path, text: str) -> None:
 
 def _find(path: Path) -> Path:
     """Folder of the newest checkpoint in `path`."""
-    if (path / MANIFEST).exists():
-        return path
+    # First: the checkpoints of a distributed run have a manifest of their own.
     for folder in ('', RUN_SUBFOLDER, f'{RUN_SUBFOLDER}/{AGENT}', AGENT):
         pointer = path / folder / LATEST
         if pointer.exists():
             return pointer.parent / pointer.read_text().strip()
+    if (path / MANIFEST).exists():
+        return path
     raise CheckpointError(
         f'There is no checkpoint in {path}. Give the folder of a run, its '
         f"'{RUN_SUBFOLDER}' folder or one checkpoint in that."

@@ -144,6 +144,7 @@ def test_a_part_is_found_through_run_folder_checkpoints_and_checkpoint(tmp_path)
 def test_the_agent_of_a_distributed_run_is_found_among_its_roles(tmp_path):
     saved(tmp_path / 'ckpt' / 'agent', agent='A')
     saved(tmp_path / 'ckpt' / 'replay', replay='R')
+    (tmp_path / 'ckpt' / 'manifest.json').write_text('{"saves": {}}')
     for path in (tmp_path, tmp_path / 'ckpt', tmp_path / 'ckpt' / 'agent'):
         assert load_part(path, 'agent') == 'A'
 
