@@ -6,8 +6,8 @@ import numpy as np
 
 from embodied.core.base import Array, Batch
 
+from .region import ALIGN
 from .schema import VERSION, Column
-from .segment import ALIGN
 from .store import ID_BYTES, Piece, Store, is_broken
 
 __all__ = ['Reader']

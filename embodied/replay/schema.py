@@ -87,19 +87,26 @@ class Schema:
 
     @property
     def main(self) -> list[Column]:
-        """Columns that are always in the file: all but the latents."""
-        own = [c for c in OWN_COLUMNS if not c.latent]
-        return own + [c for c in self.columns.values() if not c.latent]
+        """Columns that are written once."""
+        return [SERIAL, ORDER, *(c for c in self.columns.values() if not c.latent)]
+
+    @property
+    def marks(self) -> list[Column]:
+        """Small columns that training overwrites."""
+        return [PRIORITY]
 
     @property
     def latents(self) -> list[Column]:
         """Columns that training overwrites, and that may lie in RAM."""
-        own = [c for c in OWN_COLUMNS if c.latent]
-        return own + [c for c in self.columns.values() if c.latent]
+        return [VERSION, *(c for c in self.columns.values() if c.latent)]
+
+    @property
+    def all(self) -> list[Column]:
+        return self.main + self.marks + self.latents
 
     @property
     def row_bytes(self) -> int:
-        return sum(c.nbytes for c in self.main + self.latents)
+        return sum(c.nbytes for c in self.all)
 
     @property
     def latent_bytes(self) -> int:

@@ -3,7 +3,8 @@
     header      magic, checksum, boot id, then the description as JSON
     chunks      one CHUNK record each: whose it is, what it follows, how far it is valid
     main        per chunk: one aligned array [chunksize, ...] per column
-    latents     the same for columns that are overwritten; may lie in RAM instead
+    marks       the same for priorities, which are overwritten
+    latents     the same for states of the model, also overwritten; may lie in RAM
 
 A row counts once `committed` says so, and that is written after the row.
 """
@@ -20,18 +21,14 @@ import numpy as np
 
 from embodied.core.base import Array
 
-from .schema import PRIORITY, VERSION, Column, Schema
+from .region import PAGE, Region, round_up
+from .schema import PRIORITY, VERSION, Schema
 
-__all__ = ['ALIGN', 'CHUNK', 'FREE', 'BadSegment', 'Segment', 'SegmentSpec']
+__all__ = ['CHUNK', 'FREE', 'BadSegment', 'Segment', 'SegmentSpec']
 
 MAGIC = b'DRPLSEG2'
-PAGE = 4096
-ALIGN = 64  # bytes; one cache line
-# Where columns begin within a page. Buffers that batches are copied to begin near the
-# start of one; with nearly the same offset, a processor takes each load for one of the
-# stores it has just made and waits, which halves the speed of copies.
-OFFSET = 1024
 LARGE = 64 * 2**20  # bytes
+HUGE = 2**21  # bytes of a large page
 HEAD = 2**16  # bytes; where header and records lie, as a rule
 FREE = np.iinfo(np.int64).min  # ordinal of a chunk slot that is not in use
 # Versions of rows whose latents are gone and of new ones. Each update adds two, and is
@@ -77,22 +74,15 @@ class SegmentSpec:
         self.number = number
         self.latents_in_file = latents_in_file
         self.description = json.dumps(self.to_json()).encode()
-        self.table = _up(HEADER.itemsize + len(self.description), PAGE)
-        self.body = self.table + _up(chunks * CHUNK.itemsize, PAGE)
-        self.main_offsets, self.main_stride = _place(schema.main, chunksize)
-        self.latent_offsets, self.latent_stride = _place(schema.latents, chunksize)
-        self.latent_body = self.body + chunks * self.main_stride
-        self.nbytes = self.latent_body
+        self.table = round_up(HEADER.itemsize + len(self.description), PAGE)
+        size, start = (chunks, chunksize), self.table + chunks * CHUNK.itemsize
+        self.main = Region(schema.main, *size, round_up(start, PAGE))
+        self.marks = Region(schema.marks, *size, self.main.end)
+        self.latents = Region(schema.latents, *size, self.marks.end)
+        self.in_file = [self.main, self.marks]
         if latents_in_file:
-            self.nbytes += chunks * self.latent_stride
-
-    def place(self, name: str, slot: int) -> int | None:
-        """Where a column of a chunk begins in the file; None if it lies in RAM."""
-        if name in self.main_offsets:
-            return self.body + slot * self.main_stride + self.main_offsets[name]
-        if not self.latents_in_file:
-            return None
-        return self.latent_body + slot * self.latent_stride + self.latent_offsets[name]
+            self.in_file.append(self.latents)
+        self.nbytes = self.in_file[-1].end
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -135,15 +125,13 @@ class Segment:
         self._memory = memory
         self.header = np.frombuffer(memory, HEADER, 1)
         self.table = np.frombuffer(memory, CHUNK, spec.chunks, spec.table)
-        self.columns = _views(
-            spec.schema.main, spec, memory, spec.body, spec.main_offsets
-        )
-        latents, start = memory, spec.latent_body
+        self.columns: dict[str, Array] = {}
+        for region in spec.in_file:
+            self.columns |= region.views(memory, 0)
         if not spec.latents_in_file:
-            latents, start = _anonymous(spec.chunks * spec.latent_stride), 0
-        self.columns |= _views(
-            spec.schema.latents, spec, latents, start, spec.latent_offsets
-        )
+            start = spec.latents.start
+            room = _anonymous(spec.latents.end - start)
+            self.columns |= spec.latents.views(room, start)
 
     @classmethod
     def create(cls, spec: SegmentSpec, path: Path | None, boot: str) -> 'Segment':
@@ -201,13 +189,10 @@ class Segment:
         """Lets the system read rows of columns from the disk ahead of their use."""
         if self.path is None:
             return
-        for name in names:
-            where = self.spec.place(name, slot)
-            if where is not None:
-                nbytes = self.columns[name].strides[1]
-                first = (where + begin * nbytes) // PAGE * PAGE
-                size = where + (begin + steps) * nbytes - first
-                _will_need(self._memory, first, size)
+        for region in self.spec.in_file:
+            for name in names:
+                if name in region:
+                    _will_need(self._memory, *region.span(name, slot, begin, steps))
 
     def lose_latents(self) -> None:
         """Rows that are there read as the zero state; those to come do not."""
@@ -248,7 +233,8 @@ def _anonymous(nbytes: int) -> mmap.mmap:
 
 def _advise(memory: mmap.mmap, nbytes: int) -> None:
     """Asks for large pages: streams that take turns would fault on every small one,
-    which costs more than copying the rows. Small segments would waste them.
+    which costs more than copying the rows. Small segments would waste them, and what
+    is updated in place in a file would be written back two megabytes at a time.
     """
     if nbytes >= LARGE and hasattr(mmap, 'MADV_HUGEPAGE'):
         memory.madvise(mmap.MADV_HUGEPAGE, 0, nbytes)
@@ -269,7 +255,7 @@ def _reserve(path: Path, spec: SegmentSpec) -> mmap.mmap:
         else:
             os.truncate(fd, spec.nbytes)
         memory = mmap.mmap(fd, spec.nbytes)
-        _advise(memory, spec.latent_body)
+        _advise(memory, spec.main.end // HUGE * HUGE)
         return memory
     except OSError:
         path.unlink()
@@ -278,38 +264,5 @@ def _reserve(path: Path, spec: SegmentSpec) -> mmap.mmap:
         os.close(fd)
 
 
-def _place(columns: list[Column], chunksize: int) -> tuple[dict[str, int], int]:
-    offsets, end = {}, OFFSET
-    for column in columns:
-        offsets[column.name] = end
-        end += _up(chunksize * column.nbytes, ALIGN)
-    return offsets, _up(max(end, 1), PAGE)
-
-
-def _views(
-    columns: list[Column],
-    spec: SegmentSpec,
-    memory: Any,
-    start: int,
-    offsets: dict[str, int],
-) -> dict[str, Array]:
-    stride = spec.main_stride if not columns[0].latent else spec.latent_stride
-    views = {}
-    for column in columns:
-        inner = np.empty((1, *column.shape), column.dtype).strides
-        views[column.name] = np.ndarray(
-            (spec.chunks, spec.chunksize, *column.shape),
-            column.dtype,
-            memory,
-            start + offsets[column.name],
-            (stride, *inner),
-        )
-    return views
-
-
 def _chunk_crc(ordinal: int, stream: int, prev: int) -> int:
     return zlib.crc32(np.array([ordinal, stream, prev], np.int64).tobytes())
-
-
-def _up(value: int, multiple: int) -> int:
-    return -(-value // multiple) * multiple

@@ -27,7 +27,7 @@ def dump(store: Store) -> dict[str, Any] | None:
         )
     ]
     positions = np.concatenate(parts) if parts else np.zeros(0, np.int64)
-    names = [column.name for column in schema.main + schema.latents]
+    names = [column.name for column in schema.all]
     return {
         'prefix': store.allocator.prefix,
         'schema': schema.to_json(),
