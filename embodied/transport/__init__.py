@@ -56,11 +56,11 @@ TRANSPORTS = ('zmq', 'portal')
 def Server(  # noqa: N802 - reads as the class it stands for
     addr: str | int, name: str = 'Server', transport: str = 'zmq', **options: Any
 ) -> ServerInterface:
-    """A server of the chosen backend; see `ZmqServer` for the options."""
+    """A server of the chosen backend; see `WireServer` for the options."""
     if transport == 'zmq':
-        from .zmq_server import ZmqServer
+        from .server import WireServer
 
-        return ZmqServer(addr, name, **options)
+        return WireServer(addr, name, **options)
     if transport == 'portal':
         from .portal_server import PortalServer
 
@@ -75,11 +75,11 @@ def Client(  # noqa: N802 - reads as the class it stands for
     transport: str = 'zmq',
     **options: Any,
 ) -> ClientInterface:
-    """A client of the chosen backend; see `ZmqClient` for the options."""
+    """A client of the chosen backend; see `WireClient` for the options."""
     if transport == 'zmq':
-        from .zmq_client import ZmqClient
+        from .client import WireClient
 
-        return ZmqClient(addr, name, maxinflight, **options)
+        return WireClient(addr, name, maxinflight, **options)
     if transport == 'portal':
         from .portal_client import PortalClient
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from embodied.core.errors import ConfigError
 
-__all__ = ['Address', 'free_port', 'parse']
+__all__ = ['Address', 'free_port', 'has_unix', 'parse']
 
 EPHEMERAL_FILE = Path('/proc/sys/net/ipv4/ip_local_port_range')
 EPHEMERAL = (32768, 60999)  # where the kernel does not say
@@ -57,15 +57,27 @@ class Address(NamedTuple):
         return self._replace(host=str(found[0][4][0]))
 
     @property
-    def ipc(self) -> str | None:
-        """Endpoint for peers on this host, where the platform has nameless sockets.
+    def unix(self) -> str:
+        """Name of the socket for processes on this host; it leaves no file.
 
-        Abstract sockets leave no file. Their name follows from the port, which
-        nobody else on this host can hold at the same time.
+        It follows from the port, which nobody else on this host can hold.
         """
-        if sys.platform != 'linux':
-            return None
-        return f'ipc://@dreamer-{self.port}'
+        return f'\0dreamer-{self.port}'
+
+    @property
+    def local(self) -> bool:
+        """Whether only processes on this host are meant, where it has such sockets."""
+        return self.loopback and not self.direct and has_unix()
+
+    @property
+    def text(self) -> str:
+        """As people write it."""
+        return f'{self.host}:{self.port}' if self.local else self.tcp
+
+
+def has_unix() -> bool:
+    """Whether this platform has sockets with names and without files."""
+    return sys.platform == 'linux'
 
 
 def parse(text: str | int) -> Address:

@@ -15,28 +15,29 @@ __all__ = ['Batcher', 'run_batch']
 
 
 class Batcher:
-    """Queue of one batched method. Only the I/O thread touches it."""
+    """Queue of one batched method. One thread at a time touches it."""
 
     def __init__(self, batch: int, max_wait: float) -> None:
         self._batch = batch
         self._max_wait = max_wait
         self._queue: collections.deque[Job] = collections.deque()
         self._rows = 0
-        self._waiting: collections.Counter[Hashable] = collections.Counter()
+        self._waiting: dict[Hashable, int] = {}  # messages of each client
         self._users: set[Hashable] = set()
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def add(self, job: Job) -> None:
-        if max(job.rows, 1) > self._batch:
+        rows = job.rows or 1
+        if rows > self._batch:
             raise MessageError(
                 f'A message with {job.rows} rows does not fit into a batch of '
                 f'{self._batch}. Send fewer rows, or bind with a larger batch.'
             )
         self._queue.append(job)
-        self._rows += max(job.rows, 1)
-        self._waiting[job.client] += 1
+        self._rows += rows
+        self._waiting[job.client] = self._waiting.get(job.client, 0) + 1
         self._users.add(job.client)
 
     def forget(self, client: Hashable) -> None:
@@ -51,18 +52,20 @@ class Batcher:
         """The next batch if it is due: full, everyone waiting, or out of time."""
         if not self._queue:
             return []
-        full = self._rows >= self._batch
-        everyone = all(self._waiting[client] for client in self._users)
-        if not (full or everyone or now >= self._queue[0].arrived + self._max_wait):
+        if not (
+            self._rows >= self._batch
+            or self._users <= self._waiting.keys()
+            or now >= self._queue[0].arrived + self._max_wait
+        ):
             return []
         jobs: list[Job] = []
         room = self._batch
-        while self._queue and max(self._queue[0].rows, 1) <= room:
+        while self._queue and (self._queue[0].rows or 1) <= room:
             job = self._queue.popleft()
-            room -= max(job.rows, 1)
-            self._waiting[job.client] -= 1
-            if not self._waiting[job.client]:
-                del self._waiting[job.client]
+            room -= job.rows or 1
+            waiting = self._waiting.pop(job.client) - 1
+            if waiting:
+                self._waiting[job.client] = waiting
             jobs.append(job)
         self._rows -= self._batch - room
         return jobs

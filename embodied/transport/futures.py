@@ -34,8 +34,7 @@ class Future:
         self._asked = False
         self._callbacks: list[Callable[[Future], None]] = []
 
-    @property
-    def completed(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the answer was already read; unlike `done` it does not look."""
         return self._done
 

@@ -4,8 +4,8 @@ import abc
 import contextvars
 import dataclasses
 import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -15,8 +15,8 @@ __all__ = ['Client', 'Request', 'Server', 'Settings', 'current_requests']
 
 MAX_WAIT = 0.002  # seconds until a partial batch is dispatched
 
-_requests: contextvars.ContextVar[tuple['Request', ...]] = contextvars.ContextVar(
-    'requests', default=()
+_served: contextvars.ContextVar[Sequence['Served']] = contextvars.ContextVar(
+    'served', default=()
 )
 
 
@@ -46,16 +46,23 @@ class Request(NamedTuple):
 
 def current_requests() -> tuple[Request, ...]:
     """The requests that the calling handler serves: one, or those of its batch."""
-    return _requests.get()
+    return tuple([served.request for served in _served.get()])
 
 
-def run_with_requests(requests: tuple[Request, ...], fn: Callable, *args: Any) -> Any:
+class Served(Protocol):
+    """Something that a handler is called for."""
+
+    @property
+    def request(self) -> Request: ...
+
+
+def run_with_requests(served: Sequence[Served], fn: Callable, *args: Any) -> Any:
     """Calls a handler so that `current_requests` works in it."""
-    token = _requests.set(requests)
+    token = _served.set(served)
     try:
         return fn(*args)
     finally:
-        _requests.reset(token)
+        _served.reset(token)
 
 
 class Server(abc.ABC):

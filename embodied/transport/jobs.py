@@ -27,7 +27,7 @@ class Job(abc.ABC):
     """A request with its route back. `load` and `seal` run in a worker thread."""
 
     client: Hashable
-    request: Request
+    rows: int
     arrived: float  # time.monotonic()
     nbytes: int
     outcome: Outcome | None = None
@@ -35,8 +35,9 @@ class Job(abc.ABC):
     data: Any = None
 
     @property
-    def rows(self) -> int:
-        return self.request.rows
+    @abc.abstractmethod
+    def request(self) -> Request:
+        """What a handler may know about it."""
 
     @abc.abstractmethod
     def load(self) -> tuple:

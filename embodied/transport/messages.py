@@ -11,7 +11,7 @@ is checked before it is used; what does not fit raises MessageError.
 import functools
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,9 @@ from .errors import MessageError
 __all__ = ['LARGE', 'Encoded', 'decode', 'encode', 'parse_schema']
 
 LARGE = 256 * 1024  # bytes from which an array is not copied into the data
+COPIED = 4096  # bytes below which copying an array is the fastest
 ALIGN = 16  # of arrays within the data
+PADDING = [bytes(-size % ALIGN) for size in range(ALIGN)]  # after so many bytes
 MAX_DEPTH = 32
 MAX_SCHEMA = 1024 * 1024
 MAX_CACHED_SCHEMA = 8 * 1024
@@ -39,11 +41,12 @@ VARIABLE = (BIGINT, TEXT, BYTES)
 
 
 class Encoded(NamedTuple):
-    """A value ready to be sent; `arrays` still alias the caller's memory."""
+    """A value ready to be sent. Arrays in it still alias the caller's memory."""
 
     schema: bytes
-    data: bytes | memoryview
-    arrays: list[np.ndarray]
+    pieces: list  # of the data, in order: bytes, views and arrays
+    size: int  # bytes of the data
+    arrays: list[np.ndarray]  # the large ones
 
 
 class Leaf(NamedTuple):
@@ -77,11 +80,12 @@ def encode(value: Any) -> Encoded:
             f'{MAX_SCHEMA}. Send arrays instead of many small objects.'
         )
     # A whole number of steps, so that messages can be joined into rows.
-    encoder.data.append(bytes(-encoder.size % ALIGN))
-    return Encoded(schema, b''.join(encoder.data), encoder.arrays)
+    padding = PADDING[encoder.size % ALIGN]
+    encoder.data.append(padding)
+    return Encoded(schema, encoder.data, encoder.size + len(padding), encoder.arrays)
 
 
-def decode(node: Leaf | Branch, data: Any, arrays: list) -> Any:
+def decode(node: Leaf | Branch, data: Any, arrays: Sequence) -> Any:
     """The value from its parsed schema, its data and the buffers of large arrays.
 
     Arrays are read-only views of `data` and `arrays`; nothing is copied.
@@ -128,6 +132,11 @@ def _array_schema(kind: bytes, dtype: np.dtype, shape: tuple[int, ...]) -> bytes
     return kind + struct.pack(f'<HB{len(shape)}Q', len(text), len(shape), *shape) + text
 
 
+@functools.lru_cache(maxsize=256)
+def _open_schema(kind: bytes, count: int) -> bytes:
+    return kind + U32.pack(count)
+
+
 @functools.lru_cache(maxsize=1024)
 def _key_schema(key: Any, kind: type) -> bytes:
     """Schema of a key; `kind` tells True from 1 in the cache."""
@@ -142,7 +151,7 @@ def _key_schema(key: Any, kind: type) -> bytes:
 class _Encoder:
     def __init__(self) -> None:
         self.schema: list[bytes] = []
-        self.data: list[bytes] = []
+        self.data: list[Any] = []
         self.arrays: list[np.ndarray] = []
         self.size = 0
 
@@ -154,7 +163,10 @@ class _Encoder:
             for key, child in value.items():
                 kind: Any = type(key)
                 self.schema.append(_key_schema(key, kind))
-                self.add(child, depth - 1)
+                if type(child) is np.ndarray:  # mostly; saves a call
+                    self._array(b'a', child)
+                else:
+                    self.add(child, depth - 1)
         elif isinstance(value, (list, tuple)):
             self._open(b'l' if isinstance(value, list) else b't', len(value), depth)
             for child in value:
@@ -169,7 +181,7 @@ class _Encoder:
     def _open(self, kind: bytes, count: int, depth: int) -> None:
         if depth == 0:
             raise MessageError(f'Values may be nested {MAX_DEPTH} deep, not deeper.')
-        self.schema.append(kind + U32.pack(count))
+        self.schema.append(_open_schema(kind, count))
 
     def _plain(self, value: Any) -> None:
         if value is None:
@@ -201,9 +213,9 @@ class _Encoder:
         if nbytes >= LARGE:
             self.arrays.append(np.asarray(value))
             return
-        padding = -self.size % ALIGN
-        self.data += (bytes(padding), value.tobytes())
-        self.size += padding + nbytes
+        padding = PADDING[self.size % ALIGN]
+        self.data += (padding, value if _is_plain(value, nbytes) else value.tobytes())
+        self.size += len(padding) + nbytes
 
     def _put(self, kind: bytes, data: bytes) -> None:
         self.schema.append(kind)
@@ -275,7 +287,7 @@ class _Parser:
 
 
 class _Decoder:
-    def __init__(self, data: Any, arrays: list) -> None:
+    def __init__(self, data: Any, arrays: Sequence) -> None:
         self.data = data
         self.arrays = arrays
         self.offset = 0
@@ -283,8 +295,7 @@ class _Decoder:
 
     def read(self, node: Leaf | Branch) -> Any:
         kind = node.kind
-        if kind in (ARRAY, SCALAR):
-            assert isinstance(node, Leaf)
+        if type(node) is Leaf and node.dtype is not None:
             return self._array(node)
         if isinstance(node, Branch):
             children = [self.read(child) for child in node.children]
@@ -299,18 +310,19 @@ class _Decoder:
         return self._variable(kind)
 
     def _array(self, leaf: Leaf) -> Any:
-        if leaf.nbytes >= LARGE:
-            source, offset = self.arrays[self.index], 0
+        kind, dtype, shape, nbytes = leaf
+        if nbytes >= LARGE:
+            source = self.arrays[self.index]
             self.index += 1
-            if len(source) != leaf.nbytes:
-                raise ValueError(f'array of {leaf.nbytes} bytes in {len(source)}')
-        else:
+            if len(source) != nbytes:
+                raise ValueError(f'array of {nbytes} bytes in {len(source)}')
+            array: Any = np.ndarray(shape, dtype, source)
+            array.flags.writeable = False
+        else:  # The data are bytes, so views of them are read-only anyway.
             offset = self.offset + -self.offset % ALIGN
-            source, self.offset = self.data, offset + leaf.nbytes
-        array = np.ndarray(leaf.shape, leaf.dtype, source, offset)
-        if leaf.nbytes >= LARGE:
-            array.flags.writeable = False  # The data are bytes, and so are their views.
-        return array if leaf.kind == ARRAY else array[()]
+            self.offset = offset + nbytes
+            array = np.ndarray(shape, dtype, self.data, offset)
+        return array if kind == ARRAY else array[()]
 
     def _variable(self, kind: int) -> Any:
         data = bytes(self._take(U32.unpack(self._take(4))[0]))
@@ -324,6 +336,14 @@ class _Decoder:
         if self.offset > len(self.data):
             raise ValueError('the data end too early')
         return self.data[start : self.offset]
+
+
+def _is_plain(array: Any, nbytes: int) -> bool:
+    """Whether an array is worth being joined without a copy, and can be."""
+    if nbytes < COPIED:
+        return False
+    dtype = array.dtype
+    return dtype.isbuiltin == 1 and dtype.kind in 'biufc' and array.flags.c_contiguous
 
 
 def _is_int64(value: int) -> bool:

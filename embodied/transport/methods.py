@@ -1,7 +1,7 @@
 """Methods of a server: their worker threads, their order and their postfns.
 
-Everything but the threads' own loops runs in the I/O thread of a backend, which gives
-jobs to `submit`, wakes up at `deadline` and learns of finished tasks through `post`.
+The I/O thread of a backend gives jobs to `submit` and wakes up at `deadline`. Finished
+tasks go to `post` in the thread that ran them; `finished` follows from any thread.
 """
 
 import dataclasses
@@ -75,8 +75,7 @@ class Task:
             job.fail(e)
 
     def _call(self, jobs: list[Job], args: tuple) -> Any:
-        requests = tuple(job.request for job in jobs)
-        value = run_with_requests(requests, self.method.workfn, *args)
+        value = run_with_requests(jobs, self.method.workfn, *args)
         if self.method.postfn is None:
             return value
         value, info = value
@@ -91,8 +90,10 @@ class Methods:
         self._name = name
         self._post = post
         self._methods: dict[str, Method] = {}
+        self._batched: list[Method] = []
         self._threads: list[threading.Thread] = []
         self._closing = False
+        self._lock = threading.Lock()  # of batchers and of the order of postfns
         self.on_failure: Callable[[Exception], None] = lambda error: None
 
     def bind(
@@ -114,9 +115,10 @@ class Methods:
                 f"'{name}' needs at least one worker (given: {workers}). Only plain "
                 f'methods without postfn can run in the I/O thread.'
             )
-        self._methods[name] = Method(
-            name, workfn, postfn, workers, once, batcher, workers
-        )
+        method = Method(name, workfn, postfn, workers, once, batcher, workers)
+        self._methods[name] = method
+        if batcher is not None:
+            self._batched.append(method)
 
     def start(self) -> None:
         for method in self._methods.values():
@@ -148,8 +150,9 @@ class Methods:
         Returns the finished task of a method without workers.
         """
         if method.batcher is not None:
-            method.batcher.add(job)
-            self._dispatch(method)
+            with self._lock:
+                method.batcher.add(job)
+                self._dispatch(method)
         elif method.workers:
             self._begin(method, [job])
         else:
@@ -159,36 +162,47 @@ class Methods:
         return None
 
     def finished(self, task: Task) -> None:
-        """To be called after the replies of a posted task were sent."""
+        """To be called after the replies of a posted task were handed over."""
         method = task.method
-        if method.postfn:
-            method.ended[task.order] = task
-            while method.posted in method.ended:
-                method.posts.put(method.ended.pop(method.posted))
-                method.posted += 1
-        if method.batcher is not None:
-            method.idle += 1
-            self._dispatch(method)
+        if not method.postfn and method.batcher is None:
+            return
+        with self._lock:
+            if method.postfn:
+                method.ended[task.order] = task
+                while method.posted in method.ended:
+                    method.posts.put(method.ended.pop(method.posted))
+                    method.posted += 1
+            if method.batcher is not None:
+                method.idle += 1
+                self._dispatch(method)
 
     def forget(self, client: Hashable) -> None:
         """A client vanished: no batch waits for it."""
-        for method in self._methods.values():
-            if method.batcher is not None:
+        with self._lock:
+            for method in self._batched:
+                assert method.batcher is not None
                 method.batcher.forget(client)
                 self._dispatch(method)
 
     def deadline(self) -> float | None:
-        """When `run_due` has something to do, as time.monotonic()."""
-        dues = [
-            method.batcher.deadline()
-            for method in self._methods.values()
-            if method.batcher is not None and method.idle
-        ]
-        return min((due for due in dues if due is not None), default=None)
+        """When `run_due` has something to do, as time.monotonic().
+
+        A batch that is due while all workers are busy is begun by the first of them
+        that finishes, so nobody needs to wake up for it.
+        """
+        first: float | None = None
+        with self._lock:
+            for method in self._batched:
+                assert method.batcher is not None
+                due = method.batcher.deadline()
+                if due is None or (not method.idle and due <= time.monotonic()):
+                    continue
+                first = due if first is None else min(first, due)
+        return first
 
     def run_due(self) -> None:
-        for method in self._methods.values():
-            if method.batcher is not None:
+        with self._lock:
+            for method in self._batched:
                 self._dispatch(method)
 
     def queued(self) -> int:
@@ -222,7 +236,11 @@ class Methods:
             if self._closing:
                 return
             task.run()
-            self._post(task)
+            try:
+                self._post(task)
+            except Exception as e:  # noqa: BLE001 - given to whoever waits
+                log.error('Replies of %s failed.', method.name, exc_info=e)
+                self.on_failure(e)
 
     def _run_posts(self, method: Method) -> None:
         assert method.postfn is not None

@@ -29,11 +29,11 @@ def pack(
     The value may be encoded already. No frame may exceed `limit` bytes: the peer
     would hang up, again and again.
     """
-    encoded = value if isinstance(value, messages.Encoded) else messages.encode(value)
-    schema, data, arrays = encoded
-    _check_sizes(data, arrays, limit)
-    if not arrays:
+    encoded = value if type(value) is messages.Encoded else messages.encode(value)
+    schema, data, size, arrays = encoded
+    if not arrays and size <= limit:
         return Parcel(kind, number, method, rows, (), schema, data)
+    _check_sizes(size, arrays, limit)
     places = pool.place(arrays, holder) if pool else None
     if places is not None:
         return Parcel(kind, number, method, rows, places, schema, data)
@@ -44,7 +44,9 @@ def pack(
 
 def unpack_value(parcel: Parcel, reader: SlabReader | None = None) -> Any:
     """The value of a parcel; arrays are read-only views of what arrived."""
-    node = messages.parse_schema(bytes(parcel.schema))
+    node = messages.parse_schema(parcel.schema)
+    if not parcel.places:
+        return messages.decode(node, parcel.data, ())
     buffers = list(parcel.buffers)
     if len(buffers) < len(parcel.places):
         if reader is None:
@@ -53,8 +55,8 @@ def unpack_value(parcel: Parcel, reader: SlabReader | None = None) -> Any:
     return messages.decode(node, parcel.data, buffers)
 
 
-def _check_sizes(data: Any, arrays: list[np.ndarray], limit: int) -> None:
-    largest = max([len(data), *(array.nbytes for array in arrays)])
+def _check_sizes(size: int, arrays: list[np.ndarray], limit: int) -> None:
+    largest = max([size, *(array.nbytes for array in arrays)])
     if largest > limit or len(arrays) > MAX_PLACES:
         raise MessageError(
             f'A message with {len(arrays)} large arrays and {largest} bytes in one '

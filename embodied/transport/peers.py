@@ -1,19 +1,15 @@
 """Peers: the connections of a server and the sessions that outlive them."""
 
 import collections
-from typing import Any
-
-import zmq
 
 from .errors import MessageError
 from .interface import Settings
 from .jobs import Job, Outcome
+from .links import Link
 from .slabs import SlabReader
 
 __all__ = ['Peer', 'Peers', 'Session']
 
-OVERHEAD = 256  # bytes of a message besides its content
-TRACK_EVERY = 2**20  # bytes to one peer; trackers are slow
 MAX_SESSIONS = 10_000
 MAX_STORED = 1024  # replies per session, for clients that never say what they read
 
@@ -43,61 +39,39 @@ class Session:
 
 
 class Peer:
-    """One greeted connection. Its route is ours, so nobody can claim another's."""
+    """One greeted connection."""
 
-    def __init__(self, route: bytes, session: Session) -> None:
-        self.route = route
+    def __init__(self, link: Link, session: Session) -> None:
+        self.link = link
         self.session = session
         self.reader: SlabReader | None = None
         self.maps_slabs = False
-        self.given_up = False  # does not read, so it is not listened to either
-        self._untracked = 0
-        self._unsent: collections.deque[tuple[int, Any]] = collections.deque()
-
-    def count(self, nbytes: int) -> bool:
-        """Counts bytes to be sent; whether their message should be tracked."""
-        self._untracked += nbytes + OVERHEAD
-        return self._untracked >= TRACK_EVERY
-
-    def track(self, tracker: zmq.MessageTracker) -> int:
-        """Remembers a tracker; returns the bytes that did not leave yet."""
-        self._unsent.append((self._untracked, tracker))
-        self._untracked = 0
-        while self._unsent and self._unsent[0][1].done:
-            self._unsent.popleft()
-        return sum(nbytes for nbytes, _ in self._unsent)
 
 
 class Peers:
-    """All connections and sessions of a server. Only its I/O thread changes them."""
+    """All connections and sessions of a server, under the lock of the server."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._routes: dict[bytes, Peer] = {}
+        self._peers: set[Peer] = set()
         self._sessions: dict[bytes, Session] = {}
-        self.deadline: float | None = None  # when `expire` may have something to do
+        self.due: float | None = None  # when the next session ends
 
     def __len__(self) -> int:
-        return len(self._routes)
-
-    def get(self, route: bytes) -> Peer | None:
-        return self._routes.get(route)
+        return len(self._peers)
 
     def all(self) -> list[Peer]:
-        return list(self._routes.values())
+        return list(self._peers)
 
-    def greet(self, route: bytes, key: bytes, name: str) -> tuple[Peer, Peer | None]:
-        """The peer of a new connection, and the one that it replaces."""
-        present = self._routes.get(route)
-        if present is not None and present.session.key != key:
+    def greet(self, link: Link, key: bytes, name: str) -> tuple[Peer, Peer | None]:
+        """The peer of a connection, and the one that it replaces."""
+        if link.peer is not None and link.peer.session.key != key:
             raise MessageError('A connection changed its session.')
         session = self._sessions.get(key) or self._open_session(key, name)
         replaced = session.peer
-        peer = Peer(route, session)
+        peer = link.peer = Peer(link, session)
         session.peer, session.expires = peer, None
-        self._routes[route] = peer
-        if replaced is not None and replaced.route == route:
-            replaced = None
+        self._peers.add(peer)
         return peer, replaced
 
     def _open_session(self, key: bytes, name: str) -> Session:
@@ -111,17 +85,21 @@ class Peers:
 
     def remove(self, peer: Peer, now: float, for_good: bool = False) -> None:
         """Forgets a connection; its session waits a while for the next one."""
-        if self._routes.get(peer.route) is peer:
-            del self._routes[peer.route]
+        self._peers.discard(peer)
         session = peer.session
         if session.peer is peer:
             session.peer = None
             session.expires = now if for_good else now + self._settings.session
-            self.expire(now)
+            self._expire(now)
 
-    def expire(self, now: float) -> None:
+    def run_due(self, now: float) -> None:
+        """Forgets sessions that nobody came back to, when `due`."""
+        if self.due is not None and self.due <= now:
+            self._expire(now)
+
+    def _expire(self, now: float) -> None:
         for session in list(self._sessions.values()):
             if session.expires is not None and session.expires <= now:
                 del self._sessions[session.key]
         ends = [s.expires for s in self._sessions.values() if s.expires is not None]
-        self.deadline = min(ends, default=None)
+        self.due = min(ends, default=None)

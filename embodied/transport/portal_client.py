@@ -144,9 +144,9 @@ class PortalClient(Client):
             until.append(call.deadline)
         left = min(until) - time.monotonic() if until else None
         with self._changed:
-            self._changed.wait_for(lambda: future.completed, left)
+            self._changed.wait_for(future.is_complete, left)
         overdue = call and call.deadline and call.deadline <= time.monotonic()
-        if overdue and not future.completed:
+        if overdue and not future.is_complete():
             numbers = [n for n, c in self._calls.items() if c is call]
             error = Timeout(f'Not answered within {self._timeout} s.')
             for number in numbers:

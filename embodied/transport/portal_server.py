@@ -51,10 +51,14 @@ class PortalJob(Job):
         self._data = data
         self.arrived = time.monotonic()
         self.nbytes = len(data)
-        self.request = Request(
-            f'{addr[0]}:{addr[1]}', '', int.from_bytes(number, 'little'), False, rows
-        )
+        self.rows = rows
         self.sealed: list = []
+
+    @property
+    def request(self) -> Request:
+        client = f'{self.addr[0]}:{self.addr[1]}'
+        number = int.from_bytes(self.number, 'little')
+        return Request(client, '', number, False, self.rows)
 
     def load(self) -> tuple:
         args = portal_wire.unpack(self._data)

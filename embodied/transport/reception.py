@@ -49,17 +49,17 @@ class Reception:
         self._keys = keys
         self._logbook = logbook
         self._probe = Probe() if supported() and settings.slab_bytes else None
-        self._challenges: dict[bytes, bytes] = {}
+        self._challenges: dict[str, bytes] = {}
 
     def close(self) -> None:
         if self._probe is not None:
             self._probe.close()
 
-    def greet(self, route: bytes, words: Any) -> tuple[Parcel | None, Guest | None]:
+    def greet(self, link: str, words: Any) -> tuple[Parcel | None, Guest | None]:
         """The answer to a hello, if it deserves one, and the guest if it is one."""
         session, name, nonce, theirs = _check(words)
-        if self._keys is not None and not self._proven(route, words, name):
-            return self._challenge(route, words, nonce), None
+        if self._keys is not None and not self._proven(link, words, name):
+            return self._challenge(link, words, nonce), None
         lines = hello.differences(self._plain, theirs)
         if lines:
             self._logbook.warn(name, f'refused, it differs in {"; ".join(lines)}')
@@ -72,8 +72,8 @@ class Reception:
             welcome['probe'] = self._probe.words()
         return pack(Kind.WELCOME, welcome), Guest(session, name, pid)
 
-    def _proven(self, route: bytes, words: dict, name: str) -> bool:
-        proof, challenge = words.get('proof'), self._challenges.pop(route, None)
+    def _proven(self, link: str, words: dict, name: str) -> bool:
+        proof, challenge = words.get('proof'), self._challenges.pop(link, None)
         if not isinstance(proof, bytes) or challenge is None:
             return False
         assert self._keys is not None
@@ -84,14 +84,14 @@ class Reception:
         self._logbook.warn(name, 'refused, it does not hold the token of this run.')
         return False
 
-    def _challenge(self, route: bytes, words: dict, nonce: bytes) -> Parcel | None:
+    def _challenge(self, link: str, words: dict, nonce: bytes) -> Parcel | None:
         if 'proof' in words:
             return None  # A wrong key gets no answer.
         if len(self._challenges) >= MAX_CHALLENGES:
             self._challenges.pop(next(iter(self._challenges)))
-        self._challenges[route] = secrets.token_bytes(NONCE_BYTES)
+        self._challenges[link] = secrets.token_bytes(NONCE_BYTES)
         return pack(
-            Kind.CHALLENGE, {'nonce': nonce, 'challenge': self._challenges[route]}
+            Kind.CHALLENGE, {'nonce': nonce, 'challenge': self._challenges[link]}
         )
 
     def _mappable(self, words: dict) -> int | None:

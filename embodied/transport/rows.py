@@ -91,7 +91,8 @@ def scatter(value: Any, lines: int, rows: int) -> list[Encoded] | None:
         column.of(table, lines, layout.width)[...] = array
     view, width = memoryview(table), layout.width
     starts = range(0, lines * width, width)
-    return [Encoded(first.schema, view[at : at + width], []) for at in starts]
+    schema = first.schema
+    return [Encoded(schema, [view[at : at + width]], width, []) for at in starts]
 
 
 def _walk(node: Leaf | Branch, columns: list[Column]) -> tuple | None:

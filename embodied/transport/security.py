@@ -8,6 +8,7 @@ from zmq.utils import z85
 
 from embodied.core.errors import ConfigError
 
+from . import zmq_sockets
 from .addresses import Address
 from .keys import ClientKeys, ServerKeys
 
@@ -43,8 +44,12 @@ class Gate:
         self.sock.set(zmq.LINGER, 0)
         self.sock.bind(ZAP_ENDPOINT)
 
-    def answer(self) -> None:
-        """Handles one request that is known to wait."""
+    def answer(self, events: int = 0) -> None:
+        """Handles all requests that wait."""
+        while zmq_sockets.readable(self.sock):
+            self._answer_one()
+
+    def _answer_one(self) -> None:
         version, request, _, address, _, mechanism, *credentials = (
             self.sock.recv_multipart()
         )

@@ -17,14 +17,18 @@ __all__ = [
     'Parcel',
     'Place',
     'REPEAT',
+    'inline_sizes',
     'unpack',
 ]
 
 MAGIC = b'DP'
 VERSION = 1
 HEADER = struct.Struct('<2sBBBBHIIQQ')
+COUNTS = struct.Struct('<BH')  # the part of it that `inline_sizes` needs
+COUNTS_AT = 5
 PLACE = struct.Struct('<IIQQQ')
 ALIGN = 16  # of the data, so that arrays in it are aligned
+PADDING = [bytes(-size % ALIGN) for size in range(ALIGN)]  # after so many bytes
 MAX_PLACES = 4096
 MAX_HEAD = 2 * 1024 * 1024  # bytes of the first frame before the data
 REPEAT = 1  # flag: this request was sent before and may have been served
@@ -38,6 +42,9 @@ class Kind:
     CHALLENGE, WELCOME, REFUSED, UNKNOWN, REPLY, ERROR, PROBE = range(5, 12)
     RELEASE = 12  # both: the slab with this number is no longer used here
     ALL = range(1, 13)
+
+
+LAST_KIND = Kind.ALL[-1]
 
 
 class Place(NamedTuple):
@@ -59,40 +66,61 @@ class Parcel(NamedTuple):
     rows: int = 0  # of a batched call; 0 means one row without a batch dimension
     places: tuple[Place, ...] = ()
     schema: bytes = b'N'
-    data: Any = b''
+    data: Any = ()  # the bytes that arrived, or pieces of those to be sent
     buffers: tuple = ()
     flags: int = 0
     mark: int = 0  # client: oldest unanswered request; server: its epoch
 
     def frames(self, flags: int = 0, mark: int = 0, number: int = 0) -> list:
         """What to send, with what is only known at the moment of sending."""
+        _, own, method, rows, places, schema, data, buffers, _, _ = self
         header = HEADER.pack(
             MAGIC,
             VERSION,
             self.kind,
             flags,
-            len(self.method),
-            len(self.places),
-            self.rows,
-            len(self.schema),
-            number or self.number,
+            len(method),
+            len(places),
+            rows,
+            len(schema),
+            number or own,
             mark,
         )
-        places = [PLACE.pack(*place) for place in self.places]
-        head = b''.join((header, self.method, *places, self.schema))
-        return [b''.join((head, bytes(-len(head) % ALIGN), self.data)), *self.buffers]
+        if not places:
+            padding = PADDING[(HEADER.size + len(method) + len(schema)) % ALIGN]
+            return [b''.join((header, method, schema, padding, *data))]
+        packed = b''.join([PLACE.pack(*place) for place in places])
+        size = HEADER.size + len(method) + len(packed) + len(schema)
+        padding = PADDING[size % ALIGN]
+        return [b''.join((header, method, packed, schema, padding, *data)), *buffers]
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the wire, roughly."""
-        return len(self.data) + sum([len(buffer) for buffer in self.buffers])
+        """Bytes of a message that arrived, roughly."""
+        return len(self.data) + (sum(map(len, self.buffers)) if self.buffers else 0)
+
+
+def inline_sizes(head: bytes) -> list[int]:
+    """Sizes of the frames after the first one, for wires that do not keep them apart.
+
+    A first frame that makes no sense announces nothing; `unpack` will refuse it.
+    """
+    if len(head) < HEADER.size:
+        return []
+    length, count = COUNTS.unpack_from(head, COUNTS_AT)
+    start = HEADER.size + length
+    if not count or count > MAX_PLACES or start + count * PLACE.size > len(head):
+        return []
+    starts = range(start, start + count * PLACE.size, PLACE.size)
+    places = [Place(*PLACE.unpack_from(head, start)) for start in starts]
+    return [place.nbytes for place in places if place.slab == INLINE and place.nbytes]
 
 
 def unpack(frames: list) -> Parcel:
     """Checks lengths and kinds; the schema is left to whoever needs the value."""
     head = frames[0]
     try:
-        magic, version, kind, flags, length, count, rows, schema, *rest = (
+        magic, version, kind, flags, length, count, rows, size, number, mark = (
             HEADER.unpack_from(head)
         )
     except struct.error as e:
@@ -102,28 +130,20 @@ def unpack(frames: list) -> Parcel:
             f'Not a message of protocol {VERSION}: {magic!r}, version {version}.'
         )
     offset = HEADER.size + length
-    ends = offset + count * PLACE.size + schema
-    if kind not in Kind.ALL or count > MAX_PLACES or ends > len(head):
+    start = offset + count * PLACE.size
+    ends = start + size
+    if not 0 < kind <= LAST_KIND or count > MAX_PLACES or ends > len(head):
         raise MessageError('Broken header.')
-    method = head[HEADER.size : offset]
     places: tuple[Place, ...] = ()
     if count:
-        starts = range(offset, offset + count * PLACE.size, PLACE.size)
-        places = tuple(Place(*PLACE.unpack_from(head, start)) for start in starts)
-    inline = [place for place in places if place.slab == INLINE]
-    if len(frames) != 1 + len(inline):
+        starts = range(offset, start, PLACE.size)
+        places = tuple([Place(*PLACE.unpack_from(head, at)) for at in starts])
+    inline = count and sum([place.slab == INLINE for place in places])
+    if len(frames) != 1 + inline:
         raise MessageError('The number of frames differs from the header.')
-    number, mark = rest
+    method, schema = head[HEADER.size : offset], head[start:ends]
     data = memoryview(head)[ends + -ends % ALIGN :]
+    buffers = tuple(frames[1:]) if inline else ()
     return Parcel(
-        kind,
-        number,
-        method,
-        rows,
-        places,
-        head[ends - schema : ends],
-        data,
-        tuple(frames[1:]),
-        flags,
-        mark,
+        kind, number, method, rows, places, schema, data, buffers, flags, mark
     )

@@ -1,4 +1,8 @@
-"""Servers and clients of both backends that are closed when a test ends."""
+"""Servers and clients over every wire, closed when a test ends.
+
+Tests that take `backend` run over both of our wires and over portal, the others that
+need an address over both of our wires.
+"""
 
 import contextlib
 import subprocess
@@ -15,9 +19,20 @@ CHILD = Path(__file__).with_name('child.py')
 DEADLINE = 60.0  # seconds; only against tests that hang
 
 
-@pytest.fixture(params=['zmq', 'portal'])
-def backend(request: pytest.FixtureRequest) -> str:
-    return request.param
+HOSTS = {'unix': 'localhost', 'tcp': 'tcp://127.0.0.1', 'portal': 'localhost'}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    marks = metafunc.definition.iter_markers('parametrize')
+    given = any(mark.args[0] == 'way' for mark in marks)
+    if 'way' in metafunc.fixturenames and not given:
+        ways = HOSTS if 'backend' in metafunc.fixturenames else ('unix', 'tcp')
+        metafunc.parametrize('way', ways)
+
+
+@pytest.fixture
+def backend(way: str) -> str:
+    return 'portal' if way == 'portal' else 'zmq'
 
 
 @pytest.fixture
@@ -27,8 +42,8 @@ def stack() -> Iterator[contextlib.ExitStack]:
 
 
 @pytest.fixture
-def addr() -> str:
-    return f'localhost:{transport.free_port()}'
+def addr(way: str) -> str:
+    return f'{HOSTS[way]}:{transport.free_port()}'
 
 
 @pytest.fixture

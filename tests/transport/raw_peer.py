@@ -1,12 +1,18 @@
-"""A bare socket that speaks, or breaks, the protocol by hand."""
+"""Bare sockets that speak, or break, the protocol by hand."""
 
 import contextlib
+import os
+import signal
+import socket
+import subprocess
 from collections.abc import Iterator
+from typing import Any
 
 import zmq
 
 from embodied.transport import addresses, hello, wire
 from embodied.transport.packing import pack
+from embodied.transport.unix_stream import SCRATCH, SIZE, Stream
 
 DEADLINE = 60.0
 
@@ -15,22 +21,86 @@ def port_of(addr: str) -> int:
     return addresses.parse(addr).port
 
 
+def stop(process: subprocess.Popen) -> None:
+    """Stops a process, and all of its threads when this returns."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+
+
+def bare_socket(addr: str) -> socket.socket:
+    """A connection to whatever listens at an address, before any protocol."""
+    address = addresses.parse(addr)
+    if address.local and not _listens(address.port):
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.settimeout(DEADLINE)
+        sock.connect(address.unix)
+        return sock
+    return socket.create_connection(('127.0.0.1', address.port), DEADLINE)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as sock:
+        return sock.connect_ex(('127.0.0.1', port)) == 0
+
+
+class UnixPeer:
+    """A Unix socket that sends what it is told and connects again when hung up on."""
+
+    def __init__(self, addr: str) -> None:
+        self._addr = addr
+        self._sock = bare_socket(addr)
+        self._messages: list[list] = []
+
+    def send_multipart(self, frames: list) -> None:
+        data = SIZE.pack(len(frames[0])) + b''.join(map(bytes, frames))
+        try:
+            self._sock.sendall(data)
+        except OSError:
+            self._sock.close()
+            self._sock = bare_socket(self._addr)
+            self._sock.sendall(data)
+
+    def recv_multipart(self) -> list:
+        scratch = memoryview(bytearray(SCRATCH))
+        stream = Stream(self._sock, 2**30, 2**30)
+        self._sock.settimeout(DEADLINE)  # A stream does not block, this one does.
+        while not self._messages:
+            self._messages += stream.receive(scratch)
+        return self._messages.pop(0)
+
+    def close(self) -> None:
+        self._sock.close()
+
+
 @contextlib.contextmanager
-def dealer(addr: str) -> Iterator[zmq.Socket]:
+def raw_peer(addr: str) -> Iterator[Any]:
     """A socket connected to a server, which has not said anything yet."""
+    if addresses.parse(addr).local:
+        with contextlib.closing(UnixPeer(addr)) as peer:
+            yield peer
+        return
     with zmq.Context() as context, context.socket(zmq.DEALER) as sock:
         sock.set(zmq.LINGER, 1000)
         sock.set(zmq.RCVTIMEO, int(1000 * DEADLINE))
+        sock.set(zmq.RCVHWM, 1)
         sock.connect(f'tcp://127.0.0.1:{port_of(addr)}')
         yield sock
 
 
-def say_hello(sock: zmq.Socket, session: bytes = bytes(16)) -> wire.Parcel:
+def answer(sock: Any) -> wire.Parcel:
+    """The next message, besides those by which a server looks who is still there."""
+    while True:
+        parcel = wire.unpack(sock.recv_multipart())
+        if parcel.kind != wire.Kind.PROBE:
+            return parcel
+
+
+def say_hello(sock: Any, session: bytes = bytes(16)) -> wire.Parcel:
     identity = hello.Identity().plain()
     words = {'name': 'x', 'session': session, 'nonce': bytes(16), 'identity': identity}
     sock.send_multipart(pack(wire.Kind.HELLO, words).frames())
-    return wire.unpack(sock.recv_multipart())
+    return answer(sock)
 
 
-def greet(sock: zmq.Socket, session: bytes = bytes(16)) -> None:
+def greet(sock: Any, session: bytes = bytes(16)) -> None:
     assert say_hello(sock, session).kind == wire.Kind.WELCOME

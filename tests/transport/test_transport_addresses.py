@@ -30,6 +30,22 @@ def test_addresses_are_read(text, host, port, loopback, direct):
     assert address.loopback == loopback
 
 
+@pytest.mark.skipif(not addresses.has_unix(), reason='everything is TCP here')
+@pytest.mark.parametrize(
+    'text, local',
+    [
+        ('localhost:7000', True),
+        ('127.0.0.5:7000', True),
+        ('tcp://localhost:7000', False),
+        ('0.0.0.0:7000', False),
+    ],
+)
+def test_loopback_means_processes_on_this_host_unless_tcp_is_named(text, local):
+    address = addresses.parse(text)
+    assert address.local == local
+    assert address.unix == '\0dreamer-7000'
+
+
 @pytest.mark.parametrize('text', ['', 'host', 'host:', 'host:99999', 'host:0', 'a/b:1'])
 def test_anything_else_is_refused(text):
     with pytest.raises(ConfigError, match='is not an address'):

@@ -20,7 +20,11 @@ class FakeJob(Job):
     def __init__(self, client: str, rows: int, arrived: float) -> None:
         self.client = client
         self.arrived = arrived
-        self.request = Request(client, client, 0, False, rows)
+        self.rows = rows
+
+    @property
+    def request(self):
+        return Request(self.client, self.client, 0, False, self.rows)
 
     def load(self):
         raise NotImplementedError

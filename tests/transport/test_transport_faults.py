@@ -11,7 +11,7 @@ import threading
 import numpy as np
 import pytest
 import zmq
-from raw_peer import dealer, greet, port_of
+from raw_peer import bare_socket, greet, port_of, raw_peer, stop
 
 from embodied import transport
 from embodied.transport import wire
@@ -60,7 +60,7 @@ def test_hostile_frames_leave_the_server_as_it_was(serve, connect, addr, count):
         rows={'workfn': lambda x: x, 'batch': 4},
     )
     client = connect()
-    with dealer(addr) as stranger, dealer(addr) as guest:
+    with raw_peer(addr) as stranger, raw_peer(addr) as guest:
         greet(guest)
         for index, frames in enumerate(hostile_frames(count, count)):
             (guest if index % 2 else stranger).send_multipart(frames)
@@ -79,7 +79,7 @@ def test_port_scanners_are_ignored(backend, serve, connect, addr, words):
     serve(transport_=backend, f=lambda: 1)
     client = connect(transport=backend)
     for _ in range(20):
-        with socket.create_connection(('127.0.0.1', port_of(addr))) as scanner:
+        with bare_socket(addr) as scanner:
             scanner.sendall(words)
         assert client.f().result(DEADLINE) == 1
 
@@ -153,8 +153,7 @@ def test_a_client_that_does_not_read_is_given_up(serve, connect, child, addr):
         options={'settings': settings}, big=lambda: np.zeros(4_000_000, np.uint8)
     )
     client = connect(settings=settings)
-    with dealer(addr) as sock:
-        sock.set(zmq.RCVHWM, 1)
+    with raw_peer(addr) as sock:
         greet(sock)
         for number in range(1, 60):
             frames = pack(wire.Kind.REQUEST, (), number, b'big').frames()
@@ -204,6 +203,7 @@ class Cut:
             sock.close()
 
 
+@pytest.mark.parametrize('way', ['tcp'])
 def test_a_half_open_connection_is_noticed_and_replaced(serve, connect, addr, stack):
     settings = transport.Settings(heartbeat=0.2, patience=1.0)
     serve(options={'settings': settings}, f={'workfn': lambda x: x, 'once': True})
@@ -221,7 +221,7 @@ def test_a_stopped_server_is_waited_for(child, connect, addr):
     assert server.stdout.readline() == 'ready\n'
     client = connect(settings=settings)
     first = client.once(1).result(DEADLINE)
-    server.send_signal(signal.SIGSTOP)
+    stop(server)
     future = client.once(2)
     with pytest.raises(transport.Timeout):
         future.result(1.5)
@@ -229,6 +229,7 @@ def test_a_stopped_server_is_waited_for(child, connect, addr):
     assert (first['times'], future.result(DEADLINE)['times']) == (1, 1)
 
 
+@pytest.mark.parametrize('way', ['tcp'])
 def test_a_client_that_reaches_itself_is_not_connected(connect):
     """A socket that repeats everything stands for a port connected to itself."""
     with zmq.Context() as context, context.socket(zmq.ROUTER) as mirror:
@@ -241,12 +242,11 @@ def test_a_client_that_reaches_itself_is_not_connected(connect):
         assert not client.connected
 
 
-def test_nothing_stays_open_after_closing(backend, serve, connect, stack):
+def test_nothing_stays_open_after_closing(backend, addr):
     def descriptors():
         return len(os.listdir('/proc/self/fd'))
 
     def session():
-        addr = f'localhost:{transport.free_port()}'
         server = transport.Server(addr, transport=backend)
         server.bind('f', lambda x: x)
         with server, transport.Client(addr, transport=backend) as client:

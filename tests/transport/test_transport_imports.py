@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-MODULES = ['zmq_server', 'zmq_client', 'portal_server', 'portal_client', 'keys']
+MODULES = ['server', 'client', 'portal_server', 'portal_client', 'keys']
 
 
 @pytest.mark.parametrize('module', MODULES)
@@ -20,7 +20,7 @@ def test_the_transport_never_imports_jax(module):
 
 def test_a_portal_process_is_not_needed_for_zmq():
     code = (
-        'import sys, embodied.transport.zmq_server, embodied.transport.zmq_client\n'
+        'import sys, embodied.transport.server, embodied.transport.client\n'
         "assert 'portal' not in sys.modules"
     )
     subprocess.run([sys.executable, '-c', code], check=True)

@@ -7,7 +7,7 @@ import stat
 
 import numpy as np
 import pytest
-from raw_peer import dealer, say_hello
+from raw_peer import answer, raw_peer, say_hello
 
 from embodied import transport
 from embodied.core.errors import ConfigError
@@ -16,6 +16,11 @@ from embodied.transport.packing import pack
 
 DEADLINE = 60.0
 SHORT = 0.5
+
+
+@pytest.fixture
+def addr():
+    return f'localhost:{transport.free_port()}'
 
 
 @pytest.fixture
@@ -60,19 +65,19 @@ def test_portal_refuses_keys_since_it_cannot_use_them(ours, addr):
 
 
 @pytest.mark.parametrize('encrypt', [True, False])
-@pytest.mark.parametrize('way', [direct, local])
-def test_members_of_the_run_get_in(stack, connect, ours, encrypt, way):
+@pytest.mark.parametrize('path', [direct, local])
+def test_members_of_the_run_get_in(stack, connect, ours, encrypt, path):
     addr = everywhere()
     start(stack, addr, keys=ours.server, encrypt=encrypt)
-    client = connect(addr=way(addr), keys=ours.client, encrypt=encrypt)
+    client = connect(addr=path(addr), keys=ours.client, encrypt=encrypt)
     array = np.arange(100_000)
     np.testing.assert_array_equal(client.f(array).result(DEADLINE), array)
 
 
 @pytest.mark.parametrize('encrypt', [True, False])
-@pytest.mark.parametrize('way', [direct, local])
+@pytest.mark.parametrize('path', [direct, local])
 def test_a_wrong_key_gets_no_answer_and_is_logged_once(
-    stack, connect, ours, theirs, encrypt, way, caplog
+    stack, connect, ours, theirs, encrypt, path, caplog
 ):
     addr = everywhere()
     server = start(stack, addr, keys=ours.server, encrypt=encrypt)
@@ -82,10 +87,12 @@ def test_a_wrong_key_gets_no_answer_and_is_logged_once(
     )
     with caplog.at_level(logging.WARNING, 'embodied.transport.security'):
         for _ in range(3):
-            client = connect(addr=way(addr), keys=intruder, encrypt=encrypt, wait=False)
+            client = connect(
+                addr=path(addr), keys=intruder, encrypt=encrypt, wait=False
+            )
             with pytest.raises(transport.Timeout):
                 client.connect(SHORT)
-        friend = connect(addr=way(addr), keys=ours.client, encrypt=encrypt)
+        friend = connect(addr=path(addr), keys=ours.client, encrypt=encrypt)
         assert friend.f(1).result(DEADLINE) == 1
     refused = [r for r in caplog.records if 'refused' in r.getMessage()]
     assert len(refused) == 1
@@ -120,9 +127,9 @@ def test_a_wrong_server_key_never_connects(stack, connect, ours, theirs):
 def test_bare_sockets_cannot_call_without_proof(stack, ours):
     addr = everywhere()
     start(stack, addr, keys=ours.server, encrypt=False)
-    with dealer(addr) as sock:
+    with raw_peer(direct(addr)) as sock:
         sock.send_multipart(pack(wire.Kind.REQUEST, (1,), 1, b'f').frames())
-        assert wire.unpack(sock.recv_multipart()).kind == wire.Kind.UNKNOWN
+        assert answer(sock).kind == wire.Kind.UNKNOWN
         assert say_hello(sock).kind == wire.Kind.CHALLENGE
 
 

@@ -1,13 +1,13 @@
 """The actor answers workers, feeds replay, tells the logger, and knows when to stop."""
 
 import contextlib
+import socket
 import threading
 
 import numpy as np
 import pytest
-import zmq
 from acting_parts import CountingAgent, Env, Peers
-from data_parts import DEADLINE, SHORT, Worker, is_waiting, make_args
+from data_parts import DEADLINE, Worker, make_args
 
 from embodied import transport
 from embodied.run.parallel import inserts, outbox, parallel_actor
@@ -16,9 +16,11 @@ from embodied.run.parallel.env import run_worker
 from embodied.run.parallel.links import make_client
 from embodied.run.parallel.session import STEPS, Session
 from embodied.run.parallel.settings import ParallelSettings, WorkerPlan
-from embodied.transport import hello, wire
+from embodied.transport import addresses, hello, wire
 from embodied.transport.packing import pack, unpack_value
+from embodied.transport.unix_stream import SIZE
 
+SHORT = 0.2  # seconds in which something must not happen
 SESSION = np.arange(16, dtype=np.uint8)
 
 
@@ -286,7 +288,7 @@ def test_stopping_frees_those_who_wait_for_replay(stage):
 def test_evaluations_are_due_once_in_each_period(stage):
     stage = stage(eval_every=50)
     waiting = Worker(stage.actor.evaluate, SESSION, 4, -1)
-    assert is_waiting(waiting)
+    assert stage_is_waiting(waiting)
     step = 0
 
     def play_until(steps):
@@ -299,7 +301,7 @@ def test_evaluations_are_due_once_in_each_period(stage):
     assert waiting.join() == {'period': 0, 'stop': False}
     waiting = Worker(stage.actor.evaluate, SESSION, 4, 0)
     play_until(20)
-    assert is_waiting(waiting)
+    assert stage_is_waiting(waiting)
     play_until(160)
     assert waiting.join()['period'] >= 1
     assert stage.actor.evaluate(SESSION, 4, 2) == {'period': 3, 'stop': False}
@@ -309,11 +311,21 @@ def test_evaluations_are_due_once_in_each_period(stage):
 
 
 def test_a_worker_that_comes_back_ends_the_wait_of_the_one_that_died(stage):
-    evaluate = stage(eval_every=50).actor.evaluate
-    dead = Worker(evaluate, SESSION, 4, -1)
-    assert is_waiting(dead)
-    back = Worker(evaluate, SESSION + 1, 4, -1)
-    assert dead.join()['stop'] and is_waiting(back)
+    stage = stage(eval_every=50)
+    dead, other = (Worker(stage.actor.evaluate, SESSION + i, i, -1) for i in (0, 1))
+    assert stage_is_waiting(dead) and stage_is_waiting(other)
+    back = Worker(stage.actor.evaluate, SESSION + 2, 0, -1)
+    assert dead.join()['stop']
+    assert stage_is_waiting(back) and stage_is_waiting(other)
+    stage.actor.leave(SESSION + 2)
+    assert back.join()['stop']
+    stage.actor.stop()
+    assert other.join()['stop']
+
+
+def stage_is_waiting(worker):
+    threading.Thread.join(worker, SHORT)
+    return worker.is_alive()
 
 
 # With sockets.
@@ -364,7 +376,7 @@ def test_nobody_is_served_before_the_checkpoint_is_restored(tmp_path):
     agent, barrier = CountingAgent(), threading.Barrier(2)
     with Peers(args, stop_at=5), running(agent, barrier, args) as actor:
         worker = Worker(run_worker, Env, WorkerPlan((0,), False), args)
-        assert is_waiting(worker)
+        assert stage_is_waiting(worker)
         assert agent.calls == []
         barrier.wait(DEADLINE)
         worker.join()
@@ -430,17 +442,25 @@ def test_a_repeated_request_is_answered_from_memory(tmp_path):
 
 def ask_once_more(args, method, *values):
     """Sends call number 1 of one and the same client, on a connection of its own."""
-    identity = hello.Identity(shared=ParallelSettings.read(args).shared).plain()
+    settings = ParallelSettings.read(args)
+    identity = hello.Identity(shared=settings.shared).plain()
     words = {'name': 'x', 'session': bytes(16), 'nonce': bytes(16)}
     greeting = pack(wire.Kind.HELLO, {**words, 'identity': identity})
     request = pack(wire.Kind.REQUEST, values, 1, method.encode(), rows=1)
-    with zmq.Context() as context, context.socket(zmq.DEALER) as sock:
-        sock.set(zmq.LINGER, 1000)
-        sock.set(zmq.RCVTIMEO, int(1000 * DEADLINE))
-        sock.connect(f'tcp://127.0.0.1:{args.actor_addr.split(":")[1]}')
-        sock.send_multipart(greeting.frames())
-        assert wire.unpack(sock.recv_multipart()).kind == wire.Kind.WELCOME
-        sock.send_multipart(request.frames(0, mark=1))
-        reply = wire.unpack(sock.recv_multipart())
+    with make_client(args.actor_addr, 'test', settings) as client:
+        client.connect(DEADLINE)  # The actor may still be starting.
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(addresses.parse(args.actor_addr).unix)
+        assert exchange(sock, greeting.frames()).kind == wire.Kind.WELCOME
+        reply = exchange(sock, request.frames(0, mark=1))
         assert reply.kind == wire.Kind.REPLY
         return unpack_value(reply)
+
+
+def exchange(sock, frames):
+    """One message there and one back, by hand."""
+    (head,) = frames
+    sock.sendall(SIZE.pack(len(head)) + head)
+    with sock.makefile('rb') as file:
+        (size,) = SIZE.unpack(file.read(SIZE.size))
+        return wire.unpack([file.read(size)])

@@ -1,5 +1,6 @@
 """ZeroMQ sockets as we use them: options, whole messages, events of connections."""
 
+import math
 from typing import Any
 
 import zmq
@@ -12,6 +13,7 @@ from .wire import MAX_HEAD, MAX_PLACES
 __all__ = [
     'configure',
     'descriptor',
+    'milliseconds',
     'next_event',
     'readable',
     'receive',
@@ -28,7 +30,6 @@ RECONNECT_LAST = 500
 
 def configure(sock: zmq.Socket, settings: Settings) -> None:
     """Options common to both ends; to be set before bind or connect."""
-    milliseconds = lambda seconds: max(1, int(1000 * seconds))
     sock.set(zmq.MAXMSGSIZE, settings.max_message + MAX_HEAD)
     sock.set(zmq.HEARTBEAT_IVL, milliseconds(settings.heartbeat))
     sock.set(zmq.HEARTBEAT_TIMEOUT, milliseconds(settings.patience))
@@ -45,9 +46,15 @@ def configure(sock: zmq.Socket, settings: Settings) -> None:
     if sock.type == zmq.ROUTER:
         sock.set(zmq.ROUTER_MANDATORY, 1)
     else:
-        # Requests wait with us, not in a queue of a connection that may be gone.
-        sock.set(zmq.IMMEDIATE, 1)
+        # IMMEDIATE stays off: with it, answers that came right before the connection
+        # ended are lost. Without it, requests that were queued then reach the next
+        # connection before our hello; the server ignores them, and we repeat them.
         sock.set(zmq.RCVHWM, 0)
+
+
+def milliseconds(seconds: float) -> int:
+    """Rounded up, so that nothing is due when a wait for it is over."""
+    return max(0, math.ceil(1000 * seconds))
 
 
 def readable(sock: zmq.Socket) -> bool:

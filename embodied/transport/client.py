@@ -1,8 +1,7 @@
-"""ZeroMQ client: calls that survive lost connections and restarted servers.
+"""Client over our own wires: calls that survive lost connections and servers.
 
-Callers send and read by themselves, see `SharedSocket`. A keeper thread looks after
-what nobody waits for: events of the connection, deadlines, releases of slabs, and
-futures with callbacks.
+Callers send and read by themselves, see `SharedLine`. A keeper thread looks after what
+nobody waits for: the connection, deadlines, releases of slabs, futures with callbacks.
 """
 
 import collections
@@ -15,8 +14,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import zmq
-
 from embodied.core.errors import ConfigError
 
 from . import addresses, hello, security
@@ -25,13 +22,16 @@ from .futures import Future
 from .greeting import Greeting
 from .interface import Client, Settings
 from .keys import ClientKeys
+from .links import Line
 from .mailbox import Mailbox
 from .packing import pack, unpack_value
-from .shared_socket import SharedSocket
+from .shared_line import SharedLine
 from .slabs import SlabPool, SlabReader
+from .unix_line import UnixLine
 from .wire import REPEAT, Kind, Parcel
+from .zmq_line import ZmqLine
 
-__all__ = ['ZmqClient']
+__all__ = ['WireClient']
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Call:
         self.holder: object = None  # connection that the parcel was packed for
 
 
-class ZmqClient(Client):
+class WireClient(Client):
     """Calls a server, reconnects when it is lost and repeats what is unanswered.
 
     `timeout` is the deadline of every call in seconds. Without `resend`, calls end
@@ -83,10 +83,9 @@ class ZmqClient(Client):
         self._timeout = timeout
         self._resend = resend
         self._settings = settings or Settings()
-        self._socket = SharedSocket(
-            address, keys if encrypt else None, self._settings, self._handle
-        )
-        self._lock = self._socket.lock  # guards everything below
+        self._wire = _make_line(address, keys, encrypt, self._settings, self._changed)
+        self._line = SharedLine(self._wire, self._handle)
+        self._lock = self._line.lock  # guards everything below
         self._calls: dict[int, Call] = {}  # by number, in order
         self._number = 0
         self._greeting = Greeting(
@@ -116,7 +115,7 @@ class ZmqClient(Client):
     def connect(self, timeout: float | None = None) -> None:
         if not self._block(lambda: self._ready or bool(self._error), timeout):
             raise Timeout(
-                f'No server answered {self._name} at {self._socket.endpoint} within '
+                f'No server answered {self._name} at {self._line.endpoint} within '
                 f'{timeout} s. Is it running, and do both sides use the same keys?'
             )
         if self._error:
@@ -137,7 +136,8 @@ class ZmqClient(Client):
                 self._begin(call)
         if not room:
             self._begin_when_room(call)
-        self._run_callbacks()
+        if self._due:
+            self._run_callbacks()
         return call.future
 
     def close(self) -> None:
@@ -154,7 +154,7 @@ class ZmqClient(Client):
         return {
             **counts,
             'inflight': len(self._calls),
-            'malformed': self._socket.malformed,
+            'malformed': self._line.malformed,
             'sendrate': counts['numsend'] / duration,
             'recvrate': counts['numrecv'] / duration,
             'waitmean': waited / max(counts['numrecv'], 1),
@@ -164,10 +164,10 @@ class ZmqClient(Client):
     # For futures.
 
     def wait(self, future: Future, timeout: float | None) -> None:
-        self._block(lambda: future.completed, timeout)
+        self._block(future.is_complete, timeout)
 
     def watch(self) -> None:
-        self._socket.watched = True
+        self._line.watched = True
         self._keeper_mail.put(WAKE)
 
     def dropped(self, error: Exception) -> None:
@@ -178,15 +178,16 @@ class ZmqClient(Client):
         self,
         done: Callable[[], bool],
         timeout: float | None,
-        then: Callable[[], None] = lambda: None,
+        then: Callable[[], None] | None = None,
     ) -> bool:
         """Waits for `done`; False when it is not within `timeout` seconds."""
         try:
-            return self._socket.block(done, timeout, then)
+            return self._line.block(done, timeout, then)
         finally:
-            if self._socket.watched or not self._ready:
+            if self._line.watched or not self._ready:
                 self._keeper_mail.put(WAKE)  # It may be its turn to read.
-            self._run_callbacks()
+            if self._due:
+                self._run_callbacks()
 
     def _run_callbacks(self) -> None:
         """To be called without the lock after anything that completes calls."""
@@ -196,17 +197,18 @@ class ZmqClient(Client):
     # Calls.
 
     def _pack(self, call: Call) -> None:
-        call.holder = self._holder
+        call.holder = holder = self._holder
         pool = self._pool if self._server_maps_ours else None
-        call.parcel = pack(
-            Kind.REQUEST,
-            call.args,
-            method=call.method,
-            rows=call.rows,
-            pool=pool,
-            holder=call.holder,
-            limit=self._settings.max_message,
+        limit = self._settings.max_message
+        call.parcel = parcel = pack(
+            Kind.REQUEST, call.args, 0, call.method, call.rows, pool, holder, limit
         )
+        large = sum(map(len, parcel.buffers)) if parcel.buffers else 0
+        if large > self._settings.max_queued:
+            raise MessageError(
+                f'A request of {large} bytes, a server takes '
+                f'{self._settings.max_queued}; split it.'
+            )
 
     def _has_room(self) -> bool:
         return len(self._calls) < self._maxinflight or bool(self._error)
@@ -226,7 +228,7 @@ class ZmqClient(Client):
         self._calls[call.number] = call
         if self._ready:
             self._transmit(call)
-            self._socket.catch_up()
+            self._line.catch_up()
         if call.deadline is not None and call.deadline < self._keeper_due:
             self._keeper_mail.put(WAKE)
 
@@ -240,8 +242,10 @@ class ZmqClient(Client):
             call.sent = True
 
     def _send(self, frames: list) -> bool:
-        sent = self._socket.send(frames)
+        sent = self._wire.send(frames)
         self._counts['numsend'] += sent
+        if self._wire.unsent:
+            self._keeper_mail.put(WAKE)
         return sent
 
     def _finish(self, number: int, value: Any, error: Exception | None) -> None:
@@ -249,11 +253,12 @@ class ZmqClient(Client):
         if call is None:
             self._counts['late'] += 1  # Its deadline passed, or a repeat was answered.
             return
-        self._counts['numrecv'] += 1
-        self._counts['waited'] += time.monotonic() - call.begun
+        counts = self._counts
+        counts['numrecv'] += 1
+        counts['waited'] += time.monotonic() - call.begun
         for fn in call.future.complete(value, error):
             self._due.append(functools.partial(fn, call.future))
-        self._socket.tell()
+        self._line.tell()
 
     def _fail(self, error: Exception) -> None:
         """No call will be answered any more."""
@@ -262,12 +267,12 @@ class ZmqClient(Client):
         self._ready = False
         for number in list(self._calls):
             self._finish(number, None, self._error)
-        self._socket.tell()
+        self._line.tell()
 
     # Messages and events.
 
     def _handle(self, parcel: Parcel) -> None:
-        if parcel.kind in (Kind.REPLY, Kind.ERROR):
+        if parcel.kind == Kind.REPLY or parcel.kind == Kind.ERROR:
             self._answered(parcel)
         elif parcel.kind == Kind.RELEASE:
             self._pool.release(parcel.number, self._holder)
@@ -287,22 +292,22 @@ class ZmqClient(Client):
         elif parcel.kind == Kind.HELLO:
             # TCP can connect a port to itself, which would also keep the server from
             # ever binding to it.
-            self._socket.reconnect()
+            self._line.reconnect()
         elif parcel.kind != Kind.PROBE:
             raise MessageError(f'A server sent a message of kind {parcel.kind}.')
 
     def _answered(self, parcel: Parcel) -> None:
         if parcel.mark != self._epoch:
             return  # From before a restart; the request was sent again.
+        value: Any = None
+        error: Exception | None = None
         try:
             value = unpack_value(parcel, self._reader)
-            error = None
             if parcel.kind == Kind.ERROR:
-                error = RemoteError(value['message'], value['text'])
+                value, error = None, RemoteError(value['message'], value['text'])
         except (MessageError, TypeError, KeyError) as e:
-            self._finish(parcel.number, None, MessageError(f'Unreadable answer: {e}'))
-        else:
-            self._finish(parcel.number, None if error else value, error)
+            error = MessageError(f'Unreadable answer: {e}')
+        self._finish(parcel.number, value, error)
 
     def _welcomed(self, parcel: Parcel) -> None:
         try:
@@ -318,10 +323,13 @@ class ZmqClient(Client):
             self._reader = SlabReader(welcome.server_pid, self._note_release())
             self._send(Parcel(Kind.MAPPED).frames())
         self._ready = True
-        for call in self._calls.values():
+        for call in list(self._calls.values()):
             call.holder = None  # Pack again: the server may map our slabs now.
-            self._transmit(call)
-        self._socket.tell()
+            try:
+                self._transmit(call)
+            except MessageError as e:  # It fitted into a slab, but into no message.
+                self._finish(call.number, None, e)
+        self._line.tell()
 
     def _note_release(self) -> Callable[[int], None]:
         """For finalizers, so it must take no lock: the keeper tells the server."""
@@ -346,11 +354,11 @@ class ZmqClient(Client):
         self._server_maps_ours = False
         if not self._resend:
             error = Disconnected(
-                f'{self._name} lost the server at {self._socket.endpoint}.'
+                f'{self._name} lost the server at {self._line.endpoint}.'
             )
             for call in [call for call in self._calls.values() if call.sent]:
                 self._finish(call.number, None, error)
-        self._socket.tell()
+        self._line.tell()
 
     # The keeper.
 
@@ -367,42 +375,49 @@ class ZmqClient(Client):
             raise
         finally:
             with self._lock:
-                self._socket.close()
+                self._line.close()
                 self._pool.close()
                 self._greeting.close()
 
     def _turn(self) -> bool:
         with self._lock:
-            messages = self._socket.watched or not self._ready
+            messages = self._line.watched or not self._ready
             timeout = self._keeper_timeout()
-        self._socket.wait_for_events(self._keeper_mail, messages, timeout)
+        self._line.watch(self._keeper_mail, messages, timeout)
         mail = self._keeper_mail.take()
         with self._lock:
-            while (event := self._socket.next_event()) is not None:
-                self._event(event)
+            self._look()
             for item in mail:
                 if isinstance(item, tuple) and item[0] is self._holder:
                     self._send(Parcel(Kind.RELEASE, item[1]).frames())
-            self._socket.pump()
+            self._line.pump()
             self._expire()
             if STOP in mail:
                 self._send(Parcel(Kind.BYE).frames())
         self._run_callbacks()
         return STOP in mail
 
-    def _event(self, event: int) -> None:
+    def _look(self) -> None:
+        try:
+            self._line.look()
+        except Refused as e:
+            self._fail(e)
+
+    def _changed(self, connected: bool) -> None:
+        """A connection began or ended; called by the line, with the lock."""
         # Answers that came before must not be lost with the connection.
-        self._socket.pump()
+        self._line.pump()
         self._lose()
-        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED and not self._error:
+        self._keeper_mail.put(WAKE)
+        if connected and not self._error:
             self._send(self._greeting.hello().frames())
 
-    def _keeper_timeout(self) -> int:
+    def _keeper_timeout(self) -> float | None:
         dues = [c.deadline for c in self._calls.values() if c.deadline is not None]
         self._keeper_due = min(dues, default=math.inf)
         if self._keeper_due == math.inf:
-            return -1
-        return max(0, math.ceil(1000 * (self._keeper_due - time.monotonic())))
+            return None
+        return max(0.0, self._keeper_due - time.monotonic())
 
     def _expire(self) -> None:
         now = time.monotonic()
@@ -412,6 +427,18 @@ class ZmqClient(Client):
                     f'{call.method.decode()} was not answered within {self._timeout} s.'
                 )
                 self._finish(call.number, None, error)
+
+
+def _make_line(
+    address: addresses.Address,
+    keys: ClientKeys | None,
+    encrypt: bool,
+    settings: Settings,
+    on_change: Callable[[bool], None],
+) -> Line:
+    if address.local:
+        return UnixLine(address, keys is not None, settings, on_change)
+    return ZmqLine(address, keys if encrypt else None, settings, on_change)
 
 
 def _counts() -> dict[str, float]:

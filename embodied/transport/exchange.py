@@ -1,0 +1,307 @@
+"""Exchange: what a server does with messages, whatever wire they came through.
+
+Messages arrive in the thread of the loop. Replies are sent by the thread that ran the
+handler: handing them to the loop would cost two more context switches per call.
+"""
+
+import functools
+import logging
+import secrets
+import threading
+import time
+from typing import Any
+
+from .errors import MessageError
+from .interface import Request, Settings
+from .jobs import Job, Outcome, failure
+from .links import Link
+from .loop import Loop
+from .methods import Method, Methods, Task
+from .packing import pack, unpack_value
+from .peers import Peer, Peers
+from .reception import Reception
+from .security import Logbook
+from .slabs import SlabPool
+from .wire import REPEAT, Kind, Parcel, unpack
+
+__all__ = ['Exchange']
+
+log = logging.getLogger(__name__)
+
+
+class WireJob(Job):
+    """A request that came through a wire."""
+
+    def __init__(self, exchange: 'Exchange', peer: Peer, parcel: Parcel) -> None:
+        self._exchange = exchange
+        self._parcel = parcel
+        self._reader = peer.reader
+        self.session = session = peer.session
+        self.client = session.key
+        self.number = parcel.number
+        self.rows = parcel.rows
+        self.nbytes = parcel.nbytes
+        self.arrived = time.monotonic()
+        self.sealed: list = []  # frames of the reply
+        self.receiver: Peer | None = None  # for whom they were made
+        if not parcel.places:
+            self.schema, self.data = parcel.schema, parcel.data
+
+    @property
+    def request(self) -> Request:
+        session, parcel = self.session, self._parcel
+        repeat = parcel.flags & REPEAT != 0
+        return Request(session.label, session.name, self.number, repeat, self.rows)
+
+    def load(self) -> tuple:
+        args = unpack_value(self._parcel, self._reader)
+        if not isinstance(args, tuple):
+            raise MessageError('The arguments of a call are a tuple.')
+        return args
+
+    def seal(self) -> None:
+        peer = self.session.peer
+        if peer is not None:
+            assert self.outcome is not None
+            self.sealed = self._exchange.pack_outcome(peer, self.number, self.outcome)
+            self.receiver = peer
+
+
+class Exchange:
+    """Peers, requests and replies. The host of ports and a clock of the loop.
+
+    Only `deliver`, `stats` and `pack_outcome` are called by other threads.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        loop: Loop,
+        methods: Methods,
+        reception: Reception,
+        settings: Settings,
+        logbook: Logbook,
+    ) -> None:
+        self.pool = SlabPool(settings.slab_bytes)
+        self._name = name
+        self._loop = loop
+        self._methods = methods
+        self._reception = reception
+        self._settings = settings
+        self._logbook = logbook
+        self._epoch = secrets.randbits(63)
+        self._lock = threading.Lock()  # of peers, their sessions and the counts
+        self.peers = Peers(settings)
+        self._queued_bytes = 0
+        self._counts = _counts()
+        loop.add_clock(self)
+
+    def stats(self) -> dict[str, float]:
+        with self._lock:
+            counts, self._counts = self._counts, _counts()
+        duration = max(time.monotonic() - counts.pop('since'), 1e-9)
+        return {
+            **counts,
+            'recvrate': counts['numrecv'] / duration,
+            'sendrate': counts['numsend'] / duration,
+            'clients': len(self.peers),
+            'requests': self._methods.queued(),
+            'queued_bytes': self._queued_bytes,
+            **self.pool.stats(),
+        }
+
+    def close(self) -> None:
+        self.pool.close()
+        self._reception.close()
+
+    # Clock.
+
+    def deadline(self) -> float | None:
+        batch, session = self._methods.deadline(), self.peers.due
+        if batch is None or session is None:
+            return session if batch is None else batch
+        return min(batch, session)
+
+    def run_due(self, now: float) -> None:
+        self._methods.run_due()
+        with self._lock:
+            self.peers.run_due(now)
+
+    # Host of ports.
+
+    def received(self, link: Link, frames: list) -> None:
+        self._counts['numrecv'] += 1
+        try:
+            self._dispatch(link, unpack(frames))
+        except MessageError as e:
+            self.broken(link, str(e))
+
+    def broken(self, link: Link, reason: str) -> None:
+        self._counts['malformed'] += 1
+        self._logbook.warn(f'malformed message from {link.name}', reason)
+
+    def slow(self, link: Link) -> None:
+        log.warning('%s does not read its replies, given up.', _name_of(link))
+        self._counts['slow'] += 1
+
+    def lost(self, link: Link) -> None:
+        if link.peer is not None:
+            self._drop(link.peer)
+
+    # Messages.
+
+    def _dispatch(self, link: Link, parcel: Parcel) -> None:
+        peer = link.peer
+        if parcel.kind == Kind.HELLO:
+            self._greet(link, parcel)
+        elif peer is None:
+            self._send(link, Parcel(Kind.UNKNOWN))
+        elif parcel.kind == Kind.REQUEST:
+            self._request(peer, parcel)
+        elif parcel.kind == Kind.RELEASE:
+            self.pool.release(parcel.number, peer)
+        elif parcel.kind == Kind.MAPPED:
+            peer.maps_slabs = self._settings.slab_bytes > 0
+        elif parcel.kind == Kind.BYE:
+            self._drop(peer, for_good=True)
+        else:
+            raise MessageError(f'A client sent a message of kind {parcel.kind}.')
+
+    def _greet(self, link: Link, parcel: Parcel) -> None:
+        answer, guest = self._reception.greet(link.name, unpack_value(parcel))
+        if guest is not None:
+            with self._lock:
+                peer, replaced = self.peers.greet(link, guest.session, guest.name)
+            if replaced is not None:
+                self._drop(replaced)
+            release = functools.partial(self._release, link)
+            peer.reader = guest.reader(release)
+        if answer is not None:
+            self._send(link, answer)
+
+    def _release(self, link: Link, number: int) -> None:
+        """For finalizers, so it must take no lock: the loop tells the peer."""
+        parcel = Parcel(Kind.RELEASE, number)
+        self._loop.call(functools.partial(self._send, link, parcel))
+
+    def _request(self, peer: Peer, parcel: Parcel) -> None:
+        number = parcel.number
+        method = self._methods.get(parcel.method.decode(errors='replace'))
+        with self._lock:
+            session = peer.session
+            session.prune(parcel.mark)
+            if number in session.running:
+                return  # A repeat of what is being served; the answer finds its way.
+            outcome = session.stored.get(number)
+            if outcome is not None:
+                self._counts['repeats'] += 1
+            else:
+                outcome = self._objection(method, parcel)
+            if outcome is None:
+                job = WireJob(self, peer, parcel)
+                session.running[number] = job
+                self._queued_bytes += job.nbytes
+        if outcome is not None:
+            self._answer(peer, number, outcome)
+            return
+        try:
+            assert method is not None
+            done = self._methods.submit(method, job)
+        except MessageError as e:
+            job.fail(e)
+            self._end([job], once=False)
+            self._answer(peer, number, failure(e))
+            return
+        if done is not None:
+            self.deliver(done)
+
+    def _objection(self, method: Method | None, parcel: Parcel) -> Outcome | None:
+        if method is None:
+            return failure(
+                MessageError(f'{self._name} has no method {parcel.method!r}.')
+            )
+        if self._queued_bytes + parcel.nbytes > self._settings.max_queued:
+            return failure(
+                MessageError(f'{self._name} is overloaded, try again later.')
+            )
+        return None
+
+    def _drop(self, peer: Peer, for_good: bool = False) -> None:
+        with self._lock:
+            self.peers.remove(peer, time.monotonic(), for_good)
+            gone = peer.session.peer is None
+        if peer.link.peer is peer:
+            peer.link.peer = None
+        self.pool.drop(peer)
+        if gone:
+            self._methods.forget(peer.session.key)
+
+    # Replies.
+
+    def deliver(self, task: Task) -> None:
+        """Sends the replies of a finished task, at once or in the loop."""
+        if len(task.jobs) > 1:
+            # Every system call gives up the interpreter. Two threads that both make
+            # many hand it to and fro each time, which costs more than the calls.
+            self._loop.call(functools.partial(self._deliver, task))
+        else:
+            self._deliver(task)
+
+    def _deliver(self, task: Task) -> None:
+        jobs: list[Any] = task.jobs
+        for job in jobs:
+            if job.receiver is not None:
+                job.receiver.link.send(job.sealed)
+        for job in self._end(jobs, task.method.once):
+            assert job.outcome is not None
+            # The client came back through another connection, or left.
+            if job.receiver is not None:
+                self.pool.drop(job.receiver)
+            if (peer := job.session.peer) is not None:
+                self._answer(peer, job.number, job.outcome)
+        self._methods.finished(task)
+
+    def pack_outcome(self, peer: Peer, number: int, outcome: Outcome) -> list:
+        """The frames of a reply to a peer."""
+        kind = Kind.REPLY if outcome.ok else Kind.ERROR
+        pool = self.pool if peer.maps_slabs else None
+        limit = self._settings.max_message
+        parcel = pack(kind, outcome.value, number, b'', 0, pool, peer, limit)
+        return parcel.frames(0, self._epoch)
+
+    def _end(self, jobs: list[WireJob], once: bool) -> list[WireJob]:
+        """Takes note that jobs are done; returns those whose client moved."""
+        moved = []
+        with self._lock:
+            self._counts['numsend'] += len(jobs)
+            for job in jobs:
+                session, number = job.session, job.number
+                session.running.pop(number, None)
+                self._queued_bytes -= job.nbytes
+                assert job.outcome is not None
+                if not job.outcome.ok:
+                    self._counts['errors'] += 1
+                if once:
+                    session.store(number, job.outcome)
+                if job.receiver is None or job.receiver is not session.peer:
+                    moved.append(job)
+        return moved
+
+    def _answer(self, peer: Peer, number: int, outcome: Outcome) -> None:
+        try:
+            frames = self.pack_outcome(peer, number, outcome)
+        except MessageError as e:
+            frames = self.pack_outcome(peer, number, failure(e))
+        peer.link.send(frames)
+
+    def _send(self, link: Link, parcel: Parcel) -> None:
+        link.send(parcel.frames(mark=self._epoch))
+
+
+def _name_of(link: Link) -> str:
+    return link.peer.session.name if link.peer is not None else link.name
+
+
+def _counts() -> dict[str, float]:
+    names = ('numrecv', 'numsend', 'errors', 'malformed', 'repeats', 'slow')
+    return {**dict.fromkeys(names, 0), 'since': time.monotonic()}

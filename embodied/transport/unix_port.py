@@ -1,0 +1,183 @@
+"""Unix port: connections of a server with processes on the same host.
+
+The socket has a name in the kernel and no file. It follows from the port number,
+which stays reserved in TCP, so that two servers cannot mean the same address.
+"""
+
+import collections
+import functools
+import select
+import socket
+import time
+
+from . import unix_socket
+from .addresses import Address
+from .errors import MessageError
+from .interface import Settings
+from .links import Host, Link, Port
+from .loop import IN, OUT, Loop
+from .security import Logbook
+from .unix_stream import SCRATCH, Stream
+from .wire import MAX_HEAD
+
+__all__ = ['UnixPort']
+
+QUEUE = 1024  # connections that nobody has accepted yet
+PAUSE = 1.0  # seconds until somebody is let in again after that was impossible
+MAX_HELLO = 1024 * 1024  # bytes that a peer may send before it is known
+
+
+class UnixLink(Link):
+    """A connection with a process on this host."""
+
+    def __init__(self, port: 'UnixPort', sock: socket.socket, name: str) -> None:
+        self.name = name
+        self.stream = Stream(sock, MAX_HELLO, MAX_HELLO)
+        self.open = True
+        self._port = port
+
+    def send(self, frames: list) -> None:
+        # Failures are noticed by the loop, which reads the end of the connection.
+        if self.stream.send(frames) and self.stream.unsent:
+            self._port.loop.call(functools.partial(self._port.await_room, self))
+
+    def close(self) -> None:
+        self._port.drop(self)
+
+
+class UnixPort(Port):
+    """Lets processes of this user in, or of all users if they must show keys."""
+
+    def __init__(
+        self, address: Address, anybody: bool, settings: Settings, logbook: Logbook
+    ) -> None:
+        self.loop: Loop
+        self._host: Host
+        self._address = address
+        self._anybody = anybody
+        self._settings = settings
+        self._logbook = logbook
+        self._count = 0
+        self._links: set[UnixLink] = set()
+        self._silent: collections.deque[tuple[float, UnixLink]] = collections.deque()
+        self._scratch = memoryview(bytearray(SCRATCH))
+        self._listener: socket.socket
+        self._reserved: socket.socket | None = None  # the number in TCP
+        self._full_until: float | None = None  # nobody is let in before
+
+    def open(self, loop: Loop, host: Host) -> None:
+        self.loop, self._host = loop, host
+        if self._address.local:
+            self._reserved = unix_socket.reserve(self._address)
+        try:
+            self._listener = unix_socket.listen(self._address, QUEUE)
+        except OSError:
+            self._release()
+            raise
+        loop.add(self._listener.fileno(), self._accept)
+        loop.add_clock(self)
+
+    def close(self, grace: float) -> None:
+        self._listener.close()
+        self._flush_all(time.monotonic() + grace)
+        for link in self._links:
+            link.stream.close()
+        self._release()
+
+    # Clock: peers that do not say who they are, and pauses of letting in.
+
+    def deadline(self) -> float | None:
+        silent = self._silent[0][0] if self._silent else None
+        if self._full_until is None or silent is None:
+            return silent if self._full_until is None else self._full_until
+        return min(silent, self._full_until)
+
+    def run_due(self, now: float) -> None:
+        if self._full_until is not None and self._full_until <= now:
+            self._full_until = None
+            self.loop.change(self._listener.fileno(), IN)
+        while self._silent and self._silent[0][0] <= now:
+            _, link = self._silent.popleft()
+            if link.open and link.peer is None:
+                self._host.broken(link, 'it never said hello.')
+                self.drop(link)
+
+    # For links, in the loop.
+
+    def await_room(self, link: UnixLink) -> None:
+        """The peer reads too slowly for what it asks for."""
+        if not link.open:
+            return
+        self.loop.change(link.stream.fd, IN | OUT)
+        if link.stream.unsent > self._settings.max_unread:
+            self._host.slow(link)
+            self.drop(link)
+
+    def drop(self, link: UnixLink) -> None:
+        if not link.open:
+            return
+        link.open = False
+        self._links.discard(link)
+        self.loop.remove(link.stream.fd)
+        link.stream.close()
+        self._host.lost(link)
+
+    def _accept(self, events: int) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except BlockingIOError:
+            return
+        except OSError as e:  # no descriptors or no memory left
+            self._logbook.warn(self._address.text, f'nobody is let in for now: {e}')
+            self._full_until = time.monotonic() + PAUSE
+            self.loop.change(self._listener.fileno(), 0)
+            return
+        pid, uid = unix_socket.credentials(sock)
+        if not self._anybody and not unix_socket.trusted(uid):
+            self._logbook.warn(f'user {uid}', 'refused, only the owner may connect.')
+            sock.close()
+            return
+        self._count += 1
+        link = UnixLink(self, sock, f'process {pid}, connection {self._count}')
+        self._links.add(link)
+        self._silent.append((time.monotonic() + self._settings.patience, link))
+        self.loop.add(link.stream.fd, functools.partial(self._ready, link))
+
+    def _ready(self, link: UnixLink, events: int) -> None:
+        stream = link.stream
+        if events & OUT and stream.flush() and not stream.unsent:
+            self.loop.change(stream.fd, IN)
+        if not events & ~OUT:
+            return
+        try:
+            messages = stream.receive(self._scratch)
+        except BlockingIOError:
+            return
+        except EOFError:
+            self.drop(link)
+            return
+        except MessageError as e:
+            self._host.broken(link, str(e))
+            self.drop(link)
+            return
+        for frames in messages:
+            self._host.received(link, frames)
+        if link.peer is not None and stream.limit == MAX_HELLO:
+            stream.limit = self._settings.max_message + MAX_HEAD
+            stream.total = self._settings.max_queued
+
+    def _release(self) -> None:
+        if self._reserved is not None:
+            self._reserved.close()
+
+    def _flush_all(self, deadline: float) -> None:
+        waiting = {x.stream.fd: x.stream for x in self._links if x.stream.unsent}
+        poller = select.poll()
+        for fd in waiting:
+            poller.register(fd, OUT)
+        while waiting and (left := deadline - time.monotonic()) > 0:
+            for fd, _ in poller.poll(1000 * left):
+                stream = waiting[fd]
+                if not stream.flush() or not stream.unsent:
+                    poller.unregister(fd)
+                    del waiting[fd]
