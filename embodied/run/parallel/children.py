@@ -1,6 +1,7 @@
 """Children: roles in processes of their own, as their launcher sees them."""
 
 import contextlib
+import datetime
 import os
 import signal
 import threading
@@ -13,7 +14,7 @@ import cloudpickle
 
 from ...core import lineage
 from ...core.processes import Surroundings, start_module
-from .failure import Failure, Report
+from .failure import FIRST_WORDS, Failure, Report
 from .vitals import Beat
 
 __all__ = ['ENDED', 'SHOW_STACKS', 'STOPPED', 'Child', 'Notice', 'Order']
@@ -70,6 +71,9 @@ class Child:
         self._pipe, theirs = Pipe()
         log.parent.mkdir(parents=True, exist_ok=True)
         with theirs, log.open('ab') as file:
+            now = datetime.datetime.now().isoformat(sep=' ', timespec='seconds')
+            file.write(f'{FIRST_WORDS} at {now}\n'.encode())
+            file.flush()
             self._process = start_module(
                 MODULE,
                 theirs.fileno(),

@@ -18,10 +18,11 @@ from ...transport.errors import (
     Timeout,
 )
 
-__all__ = ['LAST_WORDS', 'Failure', 'Report']
+__all__ = ['FIRST_WORDS', 'LAST_WORDS', 'Failure', 'Report']
 
 LAST_LINES = 10  # of a log that are shown when a role has failed for good
 LAST_BYTES = 1 << 16
+FIRST_WORDS = '--- The role starts'  # in its log, for each process
 LAST_WORDS = 'The role fails:'  # in its log, above an error that we know of already
 MAX_SUMMARY = 200  # characters
 MAX_TRACEBACK = 10_000  # characters, so that a report always fits into the pipe
@@ -196,6 +197,8 @@ def _last_lines(log: Path) -> list[str]:
             text = file.read().decode(errors='replace')
     except OSError as error:
         return [f'(unreadable: {error.strerror})']
-    before, known, _ = text.rpartition(f'{LAST_WORDS}\n')
-    lines = (before if known else text).splitlines()
+    _, begins, own = text.rpartition(FIRST_WORDS)  # of the last process
+    own = own.partition('\n')[2] if begins else text
+    before, known, _ = own.rpartition(f'{LAST_WORDS}\n')
+    lines = (before if known else own).splitlines()
     return lines[-LAST_LINES:] or ['(nothing but the error)' if known else '(nothing)']

@@ -84,6 +84,24 @@ def test_the_message_has_role_error_log_and_its_end(make_failure):
     assert message.count('  first') == 9
 
 
+@pytest.mark.parametrize(
+    ('written', 'shown'),
+    [
+        ('old\n--- The role starts at 12\nnew\n', ['new']),
+        ('old\n--- The role starts at 12\n', ['(nothing)']),
+        ('old\nThe role fails:\nTraceback\n', ['old']),
+        ('--- The role starts\nThe role fails:\nx\n', ['(nothing but the error)']),
+    ],
+)
+def test_only_what_the_last_process_said_before_its_error_is_shown(
+    make_failure, written, shown
+):
+    failure = make_failure(ValueError('x'))
+    failure.log.write_text(written)
+    _, _, lines = str(failure.error()).partition(' ends with:\n')
+    assert [line.strip() for line in lines.splitlines()] == shown
+
+
 def test_a_mistake_of_the_user_is_told_in_its_own_words(make_failure):
     error = make_failure(ConfigError('batch_size=0 must be at least 1.')).error()
     assert type(error) is ConfigError
