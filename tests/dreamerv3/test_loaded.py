@@ -97,6 +97,31 @@ def test_the_model_sees_what_happened_before_the_last_step(agent, episode):
     assert (before.frames['image'] != after.frames['image']).any()
 
 
+def test_every_action_counts_from_its_own_step_on(agent, episode):
+    obs, actions = episode
+    seen = at(obs, slice(3))
+    before = agent.imagine(seen, actions).frames['image']
+    for changed, same in ((0, 0), (1, 0), (2, 0), (4, 2), (7, 5)):
+        other = {'action': actions['action'].copy()}
+        other['action'][changed] = (other['action'][changed] + 1) % 3
+        after = agent.imagine(seen, other).frames['image']
+        np.testing.assert_array_equal(after[:same], before[:same])
+        assert (after[same:] != before[same:]).any(), changed
+
+
+def test_greedy_actions_follow_from_the_state_and_sampled_ones_do_not(agent):
+    image = {'image': np.zeros((512, 16, 16, 3), np.uint8)}
+    numbers = {}
+    for greedy in (True, False):
+        actions, state = agent.act(image, greedy=greedy)
+        pairs = zip(np.asarray(state.state.stoch), actions['action'], strict=True)
+        numbers[greedy] = {(stoch.tobytes(), int(action)) for stoch, action in pairs}
+    states = {greedy: {s for s, _ in pairs} for greedy, pairs in numbers.items()}
+    # The first recurrent state is the same for all, so `stoch` is all of the state.
+    assert len(numbers[True]) == len(states[True])
+    assert len(numbers[False]) > len(states[False])
+
+
 @pytest.mark.parametrize(
     ('obs', 'words'),
     [

@@ -104,6 +104,14 @@ def test_fraction_follows_whichever_limit_is_nearer():
     assert figures.left == 0.0
 
 
+def test_speeds_are_averaged_and_sizes_are_the_newest():
+    figures = Figures()
+    for step, (speed, size) in enumerate(((10, 100), (30, 300)), 1):
+        figures.update(entries(step, **{'fps/env': speed, 'replay/steps': size}))
+    pairs = dict(figures.pairs())
+    assert (pairs['env steps/s'], pairs['replay']) == ('20', '300')
+
+
 def test_earlier_sessions_of_a_run_count():
     figures = Figures(duration=1000.0)
     figures.update(entries(50, **{'run/seconds': 600.0}))
