@@ -225,7 +225,8 @@ class Actor:
     def _advance(self, progress: Progress) -> None:
         with self._change:
             before = self._period()
-            self._committed = self._session.steps = progress.steps
+            self._committed = progress.steps
+            self._session.advance(progress.steps)
             if self._period() != before:
                 self._change.notify_all()
         if progress.stop:

@@ -169,7 +169,7 @@ class Learner:
     def measure_speed(self) -> base.Metrics:
         """Environment steps and updates per second since the last call."""
         return {
-            'env': self.env_speed(self.session.steps),
+            'env': self.env_speed(self.session.played),
             'train': self.train_speed(self.updates),
         }
 

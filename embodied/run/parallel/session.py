@@ -24,7 +24,9 @@ class Session:
 
     def __init__(self) -> None:
         self.steps = 0  # environment steps committed to replay
+        self.played = 0  # those of them since replay was first heard of
         self.reason = ''  # why it stopped: STEPS, DURATION, FAILURE or a signal
+        self._heard = False
         self._stopped = threading.Event()
         self._lock = threading.Lock()
 
@@ -41,6 +43,12 @@ class Session:
     def complete(self) -> bool:
         """Whether a limit of the run was reached, rather than somebody interrupting."""
         return self.reason in (STEPS, DURATION)
+
+    def advance(self, steps: int) -> None:
+        """Replay says that it has so many; a restored agent did not know them all."""
+        if self._heard:
+            self.played += steps - self.steps
+        self.steps, self._heard = steps, True
 
     def stop(self, reason: str) -> None:
         """Ends acting; the first reason counts."""

@@ -11,6 +11,7 @@ from embodied.run.parallel.settings import ParallelSettings
 from embodied.streams import Consec, Stateless
 
 DEADLINE = 60.0  # seconds; only against tests that hang
+SHORT = 0.2  # seconds in which something must not happen
 ARGS = {
     'steps': 10**9,
     'duration': 0.0,
@@ -178,3 +179,9 @@ class Worker(threading.Thread):
         self.check()
         assert not self.is_alive(), self._fn
         return self.result
+
+
+def is_waiting(worker):
+    """Whether it is blocked, as far as one can tell."""
+    threading.Thread.join(worker, SHORT)
+    return worker.is_alive()

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 from acting_parts import CountingAgent, Env, Peers
-from data_parts import DEADLINE, Worker, make_args
+from data_parts import DEADLINE, SHORT, Worker, is_waiting, make_args
 
 from embodied import transport
 from embodied.run.parallel import inserts, outbox, parallel_actor
@@ -20,7 +20,6 @@ from embodied.transport import addresses, hello, wire
 from embodied.transport.packing import pack, unpack_value
 from embodied.transport.unix_stream import SIZE
 
-SHORT = 0.2  # seconds in which something must not happen
 SESSION = np.arange(16, dtype=np.uint8)
 
 
@@ -288,7 +287,7 @@ def test_stopping_frees_those_who_wait_for_replay(stage):
 def test_evaluations_are_due_once_in_each_period(stage):
     stage = stage(eval_every=50)
     waiting = Worker(stage.actor.evaluate, SESSION, 4, -1)
-    assert stage_is_waiting(waiting)
+    assert is_waiting(waiting)
     step = 0
 
     def play_until(steps):
@@ -301,7 +300,7 @@ def test_evaluations_are_due_once_in_each_period(stage):
     assert waiting.join() == {'period': 0, 'stop': False}
     waiting = Worker(stage.actor.evaluate, SESSION, 4, 0)
     play_until(20)
-    assert stage_is_waiting(waiting)
+    assert is_waiting(waiting)
     play_until(160)
     assert waiting.join()['period'] >= 1
     assert stage.actor.evaluate(SESSION, 4, 2) == {'period': 3, 'stop': False}
@@ -311,21 +310,11 @@ def test_evaluations_are_due_once_in_each_period(stage):
 
 
 def test_a_worker_that_comes_back_ends_the_wait_of_the_one_that_died(stage):
-    stage = stage(eval_every=50)
-    dead, other = (Worker(stage.actor.evaluate, SESSION + i, i, -1) for i in (0, 1))
-    assert stage_is_waiting(dead) and stage_is_waiting(other)
-    back = Worker(stage.actor.evaluate, SESSION + 2, 0, -1)
-    assert dead.join()['stop']
-    assert stage_is_waiting(back) and stage_is_waiting(other)
-    stage.actor.leave(SESSION + 2)
-    assert back.join()['stop']
-    stage.actor.stop()
-    assert other.join()['stop']
-
-
-def stage_is_waiting(worker):
-    threading.Thread.join(worker, SHORT)
-    return worker.is_alive()
+    evaluate = stage(eval_every=50).actor.evaluate
+    dead = Worker(evaluate, SESSION, 4, -1)
+    assert is_waiting(dead)
+    back = Worker(evaluate, SESSION + 1, 4, -1)
+    assert dead.join()['stop'] and is_waiting(back)
 
 
 # With sockets.
@@ -376,7 +365,7 @@ def test_nobody_is_served_before_the_checkpoint_is_restored(tmp_path):
     agent, barrier = CountingAgent(), threading.Barrier(2)
     with Peers(args, stop_at=5), running(agent, barrier, args) as actor:
         worker = Worker(run_worker, Env, WorkerPlan((0,), False), args)
-        assert stage_is_waiting(worker)
+        assert is_waiting(worker)
         assert agent.calls == []
         barrier.wait(DEADLINE)
         worker.join()

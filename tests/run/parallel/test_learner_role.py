@@ -48,7 +48,7 @@ class Run:
         """Adds rows until the run is over; like an actor it tells the session."""
         for serial in range(begin, end):
             answer = self.replay.add_batch(*make_rows(4, serial)).result(DEADLINE)
-            self.session.steps = int(answer['steps'])
+            self.session.advance(int(answer['steps']))
             if answer['stop']:
                 break
 

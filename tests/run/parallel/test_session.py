@@ -1,0 +1,11 @@
+"""The session that actor and learner share."""
+
+from embodied.run.parallel.session import Session
+
+
+def test_steps_of_before_do_not_count_as_played_since():
+    session = Session()
+    session.steps = 100  # as of the last save
+    for steps in (130, 134, 140):  # The 30 were played by an agent that died.
+        session.advance(steps)
+    assert (session.steps, session.played) == (140, 10)
