@@ -34,6 +34,8 @@ class FaultyRun:
             self.launcher = subprocess.Popen(
                 command, stdout=log, stderr=log, start_new_session=True
             )
+        for watch in (self._events, self._audit):
+            watch.follow(self.launcher.pid)
 
     def __enter__(self):
         return self

@@ -12,6 +12,7 @@ class FolderWatch:
     """Wakes up whenever a file right inside of `folder` changes."""
 
     def __init__(self, folder):
+        self._process = -1
         libc = ctypes.CDLL(None, use_errno=True)
         self._fd = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
         mask = IN_MODIFY | IN_MOVED_TO | IN_CREATE
@@ -25,9 +26,16 @@ class FolderWatch:
         while not (result := condition()):
             left = deadline - time.monotonic()
             assert left > 0, f'not within {seconds} s: {condition}'
-            if self._poll.poll(1000 * left):
+            if (self._fd, select.POLLIN) in self._poll.poll(1000 * left):
                 os.read(self._fd, 1 << 16)
         return result
 
+    def follow(self, pid):
+        """Wakes up, too, when this process ends, after which conditions must hold."""
+        self._process = os.pidfd_open(pid)
+        self._poll.register(self._process, select.POLLIN)
+
     def close(self):
         os.close(self._fd)
+        if self._process >= 0:
+            os.close(self._process)
