@@ -36,7 +36,7 @@ class Still(embodied.jax.Model):
         make = lambda init: nets.MLP(init, 4, 4, LAYERS)
         return {name: nets.build(make, key) for name in COPIES}
 
-    def policy_params(self, state: dict[str, Any]) -> Any:
+    def weights(self, state: dict[str, Any]) -> Any:
         return state['params']
 
     def init_policy(self, batch: int) -> jax.Array:
@@ -44,7 +44,9 @@ class Still(embodied.jax.Model):
 
     init_train = init_policy
 
-    def train(self, state: Any, carry: Any, batch: dict, key: jax.Array) -> TrainResult:
+    def train(
+        self, state: Any, weights: Any, carry: Any, batch: dict, key: jax.Array
+    ) -> TrainResult:
         state = jax.tree.map(lambda x: x + 1, state)
         loss = {'loss': batch['x'].mean()}
         return TrainResult(state, carry, loss, {'latent': carry}, loss)
@@ -61,7 +63,7 @@ def main() -> None:
 
     def modules() -> None:
         nonlocal state
-        state = program(state, carry, batch, key).state
+        state = program(state, None, carry, batch, key).state
 
     figures = {
         'bench': 'dispatch',

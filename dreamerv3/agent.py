@@ -22,7 +22,8 @@ class Agent(embodied.jax.Agent):
         embodied.jax.setup(config.jax.platform, config.jax.cache)
         self.origin = Origin(config, obs_space, act_space)
         model = Dreamer(obs_space, act_space, config)
-        super().__init__(model, config.seed, config.agent.eval_greedy)
+        device = embodied.jax.choose_device(config.jax.policy_devices)
+        super().__init__(model, config.seed, config.agent.eval_greedy, device)
 
     def save(self) -> dict[str, Any]:
         """The saved agent can be rebuilt without its environment."""

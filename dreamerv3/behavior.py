@@ -1,7 +1,8 @@
 """Behavior: imagined rollouts and the losses of policy and value.
 
 N imagined starts, H imagined steps; features have H + 1 steps because the first is
-the state that the rollout starts from.
+the state that the rollout starts from. Imagined arrays have time first, as the loop
+puts them out: turning the features around would cost more than a head.
 """
 
 from typing import Any
@@ -9,15 +10,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from embodied.jax import outputs
+from embodied.jax import outputs, recurrence
 
 from .actions import Actions, Dists, Values
 from .returns import Range, lambda_return, update_range
 from .rssm import RSSM, State
 
 __all__ = ['imagine', 'imagined_losses', 'replayed_value_loss']
-
-UNROLL = 3  # imagined steps per iteration of the compiled loop
 
 sg = jax.lax.stop_gradient
 
@@ -28,7 +27,7 @@ def imagine(
     """Rolls the policy out in the model, without gradients.
 
     start: [N, ...]. noise: Gumbel [H, N, S, C] for the states and [H, N, ...] for the
-    actions. Returns states [N, H + 1, ...] and actions [N, H, ...].
+    actions. Returns states [H + 1, N, ...] and actions [H, N, ...].
     """
     actions: Actions = policy.actions
 
@@ -39,12 +38,10 @@ def imagine(
         state = dyn.imagine_step(state, vector, state_noise)
         return state, (state, action)
 
-    length = noise[0].shape[0]
-    unroll = min(UNROLL, length)
+    unroll = recurrence.unroll(len(noise[0]))
     _, (states, acts) = jax.lax.scan(step, start, noise, unroll=unroll)
     states = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, states)
-    batch_first = lambda x: x.swapaxes(0, 1)
-    return jax.tree.map(batch_first, (sg(states), sg(acts)))
+    return sg(states), sg(acts)
 
 
 def imagined_losses(
@@ -57,23 +54,23 @@ def imagined_losses(
     ranges: Range,
     config: Any,
 ) -> tuple[dict[str, jax.Array], jax.Array, Range, dict[str, jax.Array]]:
-    """Losses {policy, value} [N, H], returns [N, H], the new range, and metrics.
+    """Losses {policy, value} [H, N], returns [H, N], the new range, and metrics.
 
-    policy, slow: predictions [N, H]; value, reward, cont: [N, H + 1]; cont is a
-    probability with the discount in it. logp: [N, H], log pi of the taken actions.
+    policy, slow: predictions [H, N]; value, reward, cont: [H + 1, N]; cont is a
+    probability with the discount in it. logp: [H, N], log pi of the taken actions.
     """
     # v is the fast value everywhere; the slow one only regularizes it.
     val = sg(value.pred())
-    ret = lambda_return(reward, cont, config.lam, val)
+    ret = lambda_return(reward.T, cont.T, config.lam, val.T).T
     ranges = update_range(ranges, ret, config.retnorm)
     scale = jnp.maximum(config.retnorm.limit, ranges.high - ranges.low)
-    adv = (ret - val[:, :-1]) / scale
+    adv = (ret - val[:-1]) / scale
     # w_t = c_0 c_1 ... c_t: starts in terminal states weigh almost nothing.
-    weight = jnp.cumprod(cont, 1)[:, :-1]
+    weight = jnp.cumprod(cont, 0)[:-1]
     entropy = {name: dist.entropy() for name, dist in policy.items()}
     losses = {
         'policy': -weight * (logp * adv + config.actent * sum(entropy.values())),
-        'value': weight * _value_loss(value[:, :-1], ret, slow.pred()),
+        'value': weight * _value_loss(value[:-1], ret, slow.pred()),
     }
     metrics = {
         'adv_mean': adv.mean(),

@@ -108,10 +108,10 @@ class ImageDecoder(eqx.Module):
         )
         self.norm = nets.RMSNorm(depths[0])
         self.stages = tuple(
-            nets.ConvLayer(init, i, o, upsample=True)
+            nets.ConvLayer(init, i, o, 'up')
             for i, o in zip(depths[:-1], depths[1:], strict=True)
         )
-        self.out = nets.Conv(init, depths[-1], inputs.channels, upsample=True)
+        self.out = nets.Conv(init, depths[-1], inputs.channels, 'up')
 
     def __call__(self, state: State) -> jax.Array:
         lead = state.deter.shape[:-1]

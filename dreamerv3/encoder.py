@@ -36,7 +36,7 @@ class Encoder(eqx.Module):
         if inputs.images:
             channels = [inputs.channels, *(m * config.depth for m in config.mults)]
             self.cnn = tuple(
-                nets.ConvLayer(init, i, o, pool=True)
+                nets.ConvLayer(init, i, o, 'down')
                 for i, o in zip(channels[:-1], channels[1:], strict=True)
             )
             height, width = inputs.smallest_map(config.mults)

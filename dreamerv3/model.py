@@ -1,15 +1,18 @@
 """DreamerV3 as pure functions: one loss over world model, policy and value."""
 
-from typing import Any
+import functools
+from typing import Any, NamedTuple
 
 import elements
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from embodied.core.base import Spaces
 from embodied.jax import nets
+from embodied.jax.layout import Layout
 from embodied.jax.model import Model, TrainResult
 
 from . import behavior, latents
@@ -23,7 +26,7 @@ from .limits import check_limits
 from .optimizer import make_optimizer
 from .report import open_loop_video
 from .returns import Range
-from .rssm import RSSM, State
+from .rssm import RSSM, Kernels, State
 
 __all__ = ['Dreamer', 'Nets']
 
@@ -56,18 +59,38 @@ class Nets(eqx.Module):
         self.value = ScalarHead(init, feat, config.value)
 
 
+class Weights(NamedTuple):
+    """What an update and the policy compute with: matrices in the compute dtype."""
+
+    nets: Nets
+    slow: ScalarHead
+    kernels: Kernels  # of nets.dyn, for acting
+
+
+class PolicyParams(NamedTuple):
+    """The part of the weights that acting needs."""
+
+    enc: Encoder
+    dyn: RSSM
+    kernels: Kernels
+    policy: Policy
+
+
 class Dreamer(Model):
-    """config: the whole resolved config; the networks see config.agent."""
+    """config: the whole resolved config; the networks see config.agent.
+
+    Between updates parameters, slow value and optimizer state are one vector each.
+    """
 
     def __init__(self, obs_space: Spaces, act_space: Spaces, config: elements.Config):
         check_limits(config)
+        self.spaces = {**obs_space, **act_space}
         self.inputs = Inputs(obs_space)
         self.actions = Actions(act_space)
         self.config = config.agent
         self.dtype = jnp.dtype(config.jax.compute_dtype)
         self.context = config.replay_context
         self.prioritized = config.replay.fracs.priority > 0
-        self.optimizer = make_optimizer(config.agent.opt)
         self.encoded = (*self.inputs.images, *self.inputs.vectors)
         self.policy_keys = (*self.encoded, 'is_first')
         self.batch_keys = (
@@ -82,21 +105,61 @@ class Dreamer(Model):
         return latents.latent_spaces(self.config.dyn, self.dtype)
 
     def init(self, key: jax.Array) -> dict[str, Any]:
-        make = lambda init: Nets(init, self.inputs, self.actions, self.config)
-        params = nets.build(make, key)
+        params = self._init_nets(key)
         return {
             'params': params,
-            # A copy: both are donated to the train step, which takes a buffer once.
-            'slow': jax.tree.map(jnp.copy, params.value),
-            'opt': self.optimizer.init(params),
+            'slow': params.value,
+            'opt': jax.tree.map(
+                lambda x: self.layout.split(x) if x.ndim else x,
+                self.optimizer.init(jnp.zeros(self.layout.size)),
+            ),
             'ranges': Range(jnp.zeros(()), jnp.zeros(())),
         }
 
+    @functools.cached_property
+    def layout(self) -> Layout:
+        """Of all that the optimizer changes."""
+        return Layout(jax.eval_shape(self._init_nets, jax.random.key(0)))
+
+    @functools.cached_property
+    def slow_layout(self) -> Layout:
+        """Of the slow value: the same as that of the fast one, which comes last."""
+        return Layout(jax.eval_shape(self._init_nets, jax.random.key(0)).value)
+
+    @functools.cached_property
+    def optimizer(self) -> optax.GradientTransformation:
+        return make_optimizer(self.config.opt, self.layout)
+
+    def _init_nets(self, key: jax.Array) -> Nets:
+        make = lambda init: Nets(init, self.inputs, self.actions, self.config)
+        return nets.build(make, key)
+
+    def pack(self, tree: dict[str, Any]) -> dict[str, Any]:
+        is_nets = lambda x: isinstance(x, Nets)
+        join = lambda x: self.layout.join(x) if is_nets(x) else x
+        return {
+            **jax.tree.map(join, tree, is_leaf=is_nets),
+            'slow': self.slow_layout.join(tree['slow']),
+        }
+
+    def unpack(self, state: dict[str, Any]) -> dict[str, Any]:
+        split = lambda x: self.layout.split(x) if x.ndim else x
+        return {
+            **jax.tree.map(split, {k: state[k] for k in ('params', 'opt', 'ranges')}),
+            'slow': self.slow_layout.split(state['slow']),
+        }
+
+    def weights(self, state: dict[str, Any]) -> Weights:
+        params = self.layout.split(state['params'])
+        slow = self.slow_layout.split(state['slow'])
+        params, slow = self._cast((params, slow))
+        return Weights(params, slow, params.dyn.kernels(self.dtype))
+
     # Acting
 
-    def policy_params(self, state: dict[str, Any]) -> tuple[Encoder, RSSM, Policy]:
-        params = state['params']
-        return self._cast((params.enc, params.dyn, params.policy))
+    def policy_params(self, weights: Weights) -> PolicyParams:
+        params = weights.nets
+        return PolicyParams(params.enc, params.dyn, weights.kernels, params.policy)
 
     def init_policy(self, batch: int) -> Carry:
         # Zeros of the right shapes need no parameters.
@@ -107,22 +170,21 @@ class Dreamer(Model):
 
     def policy(
         self,
-        params: tuple[Encoder, RSSM, Policy],
+        params: PolicyParams,
         carry: Carry,
         obs: dict[str, jax.Array],
         key: jax.Array,
         greedy: bool,
     ) -> tuple[Carry, dict[str, jax.Array], dict[str, jax.Array]]:
-        enc, dyn, policy = params
+        enc, dyn, kernels, policy = params
         key_state, key_action = jax.random.split(key)
         batch = len(obs['is_first'])
         tokens = enc({k: obs[k] for k in self.encoded}, self.dtype)
         previous = self.actions.vector(carry.action, self.dtype)
         one = lambda x: x[:, None]
         gumbel = self._gumbel(key_state, (batch, 1))
-        states, _ = dyn.observe(
-            carry.state, one(tokens), one(previous), one(obs['is_first']), gumbel
-        )
+        recorded = (one(tokens), one(previous), one(obs['is_first']))
+        states, _ = dyn.observe(carry.state, *recorded, gumbel, kernels)
         state = jax.tree.map(lambda x: x[:, 0], states)
         dists = policy(state.feat)
         if greedy:
@@ -137,19 +199,34 @@ class Dreamer(Model):
 
     init_train = init_policy
 
+    def batch_shapes(self, batch: int, length: int) -> dict[str, jax.ShapeDtypeStruct]:
+        """Latents are those of the context steps only, as our own replay serves."""
+        steps = {**self.spaces, 'consec': elements.Space(np.int32)}
+        latent = self.latent_spaces
+        shapes = {}
+        for name in self.batch_keys:
+            space = latent[name] if name in latent else steps[name]
+            time = self.context + (0 if name in latent else length)
+            shape = (batch, time, *space.shape)
+            shapes[name] = jax.ShapeDtypeStruct(shape, space.dtype)
+        return shapes
+
     def train(
         self,
         state: dict[str, Any],
+        weights: Weights,
         carry: Carry,
         batch: dict[str, jax.Array],
         key: jax.Array,
     ) -> TrainResult:
         grad = jax.value_and_grad(self.loss, has_aux=True)
-        (total, aux), grads = grad(state['params'], state, carry, batch, key)
+        fixed = {'slow': weights.slow, 'ranges': state['ranges']}
+        (total, aux), grads = grad(weights.nets, fixed, carry, batch, key)
+        grads = self.layout.join(grads)
         updates, opt = self.optimizer.update(grads, state['opt'], state['params'])
         params = optax.apply_updates(state['params'], updates)
-        rate = self.config.value.slow_rate
-        slow = optax.incremental_update(params.value, state['slow'], rate)
+        fast, rate = params[-self.slow_layout.size :], self.config.value.slow_rate
+        slow = optax.incremental_update(fast, state['slow'], rate)
         new = {'params': params, 'slow': slow, 'opt': opt, 'ranges': aux['ranges']}
         norms = {
             'opt/grad_norm': optax.tree.norm(grads),
@@ -169,8 +246,10 @@ class Dreamer(Model):
         batch: dict[str, jax.Array],
         key: jax.Array,
     ) -> tuple[jax.Array, dict[str, Any]]:
-        """The weighted sum of all losses, and what else a step produces."""
-        params = self._cast(params)
+        """The weighted sum of all losses, and what else a step produces.
+
+        state: the slow value and the range of returns.
+        """
         key_world, key_imag = jax.random.split(key)
         sequence = cut_context(batch, carry, self.context, params.dyn, self.dtype)
         states, losses, metrics = self.world_losses(params, sequence, key_world)
@@ -235,11 +314,11 @@ class Dreamer(Model):
             sg(params.dyn), sg(params.policy), starts, self._imag_noise(key, shape)
         )
         feat = rollout.feat
-        policy = params.policy(feat[:, :-1])
+        policy = params.policy(feat[:-1])
         losses, ret, ranges, metrics = behavior.imagined_losses(
             policy,
             params.value(feat),
-            state['slow'](feat[:, :-1]),
+            state['slow'](feat[:-1]),
             sg(params.reward(feat).pred()),
             sg(params.cont(feat).prob()),
             self.actions.logp(policy, acts),
@@ -250,7 +329,7 @@ class Dreamer(Model):
         losses['repval'], _ = behavior.replayed_value_loss(
             params.value(replayed),
             state['slow'](replayed),
-            ret[:, 0].reshape(shape),
+            ret[0].reshape(shape),
             batch['reward'],
             batch['is_last'],
             batch['is_terminal'],
@@ -263,13 +342,15 @@ class Dreamer(Model):
     def report(
         self,
         state: dict[str, Any],
+        weights: Weights,
         carry: Carry,
         batch: dict[str, jax.Array],
         key: jax.Array,
     ) -> tuple[Carry, dict[str, jax.Array]]:
         key_loss, key_video = jax.random.split(key)
-        params = self._cast(state['params'])
-        _, aux = self.loss(params, state, carry, batch, key_loss)
+        params = weights.nets
+        fixed = {'slow': weights.slow, 'ranges': state['ranges']}
+        _, aux = self.loss(params, fixed, carry, batch, key_loss)
         sequence = cut_context(batch, carry, self.context, params.dyn, self.dtype)
         videos = self._open_loop(params, sequence, key_video)
         return aux['carry'], {**aux['metrics'], **videos}

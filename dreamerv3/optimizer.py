@@ -1,4 +1,7 @@
-"""LaProp with gradient clipping per tensor and warm-up, as one optax transformation."""
+"""LaProp with gradient clipping per tensor and warm-up, as one optax transformation.
+
+It works on vectors: all parameters one after the other, as `Layout` places them.
+"""
 
 from typing import Any
 
@@ -6,16 +9,18 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from embodied.jax.layout import Layout
+
 __all__ = ['clip_by_parameter_norm', 'make_optimizer']
 
 
-def make_optimizer(config: Any) -> optax.GradientTransformation:
+def make_optimizer(config: Any, layout: Layout) -> optax.GradientTransformation:
     """Order matters: clip, divide by the second moment, average, scale.
 
     LaProp averages gradients that are already normalized, Adam the raw ones.
     """
     return optax.chain(
-        clip_by_parameter_norm(config.agc, config.pmin),
+        clip_by_parameter_norm(config.agc, config.pmin, layout),
         optax.scale_by_rms(
             config.beta2, config.eps, eps_in_sqrt=False, bias_correction=True
         ),
@@ -31,14 +36,14 @@ def warmup(rate: float, updates: int) -> optax.Schedule:
     return optax.linear_schedule(0.0, rate, updates)
 
 
-def clip_by_parameter_norm(clip: float, pmin: float) -> optax.GradientTransformation:
+def clip_by_parameter_norm(
+    clip: float, pmin: float, layout: Layout
+) -> optax.GradientTransformation:
     """Scales each gradient so that |g| <= clip * max(pmin, |p|), norms per tensor."""
 
-    def clip_one(grad: jax.Array, param: jax.Array) -> jax.Array:
-        limit = clip * jnp.maximum(pmin, jnp.linalg.norm(param.ravel()))
-        return grad / jnp.maximum(1, jnp.linalg.norm(grad.ravel()) / limit)
-
-    def update(grads: Any, state: Any, params: Any) -> tuple[Any, Any]:
-        return jax.tree.map(clip_one, grads, params), state
+    def update(grads: jax.Array, state: Any, params: Any) -> tuple[jax.Array, Any]:
+        limits = clip * jnp.maximum(pmin, layout.norms(params))
+        factors = 1 / jnp.maximum(1, layout.norms(grads) / limits)
+        return layout.scale(grads, factors), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)

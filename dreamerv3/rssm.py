@@ -2,22 +2,31 @@
 
 State: deter [..., D] and stoch [..., S, C], one-hot. The recurrent core is a GRU in
 blocks. Whatever does not depend on the state (tokens, actions, noise) is prepared for
-all steps at once before the loop over time.
+all steps at once before the loop over time, and so are most gradients after it.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from embodied.core.errors import ConfigError
-from embodied.jax import nets, outputs
-from embodied.jax.nets.linear import block_matmul
+from embodied.jax import nets, outputs, recurrence
+from embodied.jax.nets.linear import multiply
+from embodied.jax.nets.norm import mean_square, normalize
+from embodied.jax.recurrence import Memo
 
-__all__ = ['RSSM', 'State']
+__all__ = ['RSSM', 'Kernels', 'State']
 
-UNROLL = 4  # time steps per iteration of the compiled loop
+
+# Those that the state is multiplied with in each step.
+LOOP_KERNELS = (
+    *('stoch_in', 'hidden_own', 'hidden_shared', 'gru'),
+    *('deter_out', 'post_logit'),
+)
+
+Kernels: TypeAlias = dict[str, jax.Array]
 
 
 class State(NamedTuple):
@@ -47,6 +56,7 @@ class RSSM(eqx.Module):
     prior_logit: nets.Linear
     stoch: int = eqx.field(static=True)
     classes: int = eqx.field(static=True)
+    blocks: int = eqx.field(static=True)
     unimix: float = eqx.field(static=True)
 
     def __init__(self, init: nets.Init, tokens: int, actions: int, config: Any):
@@ -58,7 +68,7 @@ class RSSM(eqx.Module):
             )
         flat = config.stoch * config.classes
         self.stoch, self.classes = config.stoch, config.classes
-        self.unimix = config.unimix
+        self.blocks, self.unimix = blocks, config.unimix
         self.deter_in = nets.Layer(init, deter, hidden)
         self.stoch_in = nets.Layer(init, flat, hidden)
         self.action_in = nets.Layer(init, actions, hidden)
@@ -88,29 +98,48 @@ class RSSM(eqx.Module):
         action: jax.Array,
         reset: jax.Array,
         gumbel: jax.Array,
+        kernels: Kernels | None = None,
     ) -> tuple[State, jax.Array]:
         """Follows recorded steps; returns states and posterior logits of each.
 
         state: before the first step, [B, ...]. tokens: [B, T, tokens]. action:
         [B, T, actions], the one taken before each step. reset: [B, T] bool, where an
-        episode begins. gumbel: [B, T, S, C].
+        episode begins. gumbel: [B, T, S, C]. kernels: self.kernels(), if there are any.
         """
-        action_drive = self._action_drive(masked(action, reset))
-        token_drive = self._token_drive(tokens)
+        kernels = kernels or self.kernels(state.deter.dtype)
+        drives = (
+            self._action_drive(kernels, masked(action, reset)),
+            self._token_drive(kernels, tokens),
+        )
+        # Here once for good; within the loop products are masked, not their inputs,
+        # which would be operations of their own.
+        state = State(*(masked(x, reset[:, 0]) for x in state))
+        carry = (state, state.deter @ kernels['deter_in'])
+        # Without the matrices, which the loop has as kernels.
+        vectors = eqx.filter(self, lambda x: eqx.is_array(x) and x.ndim == 1)
+        drives, fixed = jax.tree.map(time_first, (drives, (reset, gumbel)))
+        step = RSSM._observe_step
+        params = (vectors, {k: kernels[k] for k in LOOP_KERNELS})
+        outs = recurrence.scan(step, params, carry, drives, fixed)
+        (states, _), logits = jax.tree.map(time_first, outs)
+        return states, logits
 
-        def step(state, inputs):
-            action_drive, token_drive, reset, gumbel = inputs
-            state = State(*(masked(x, reset) for x in state))
-            deter = self._core(state, action_drive)
-            logit = self._posterior(deter, token_drive)
-            state = State(deter, self._sample(logit, gumbel, deter.dtype))
-            return state, (state, logit)
-
-        inputs = (action_drive, token_drive, reset, gumbel)
-        inputs = jax.tree.map(time_first, inputs)
-        unroll = min(UNROLL, reset.shape[1])
-        _, outs = jax.lax.scan(step, state, inputs, unroll=unroll)
-        return jax.tree.map(time_first, outs)
+    @staticmethod
+    def _observe_step(
+        memo: Memo, params: Any, carry: tuple, drives: Any, fixed: Any
+    ) -> tuple[tuple[State, jax.Array], jax.Array]:
+        self, kernels = params
+        action_drive, token_drive = drives
+        reset, gumbel = fixed
+        state, deter_drive = carry
+        deter = self._core(memo, kernels, state, deter_drive, action_drive, reset)
+        x = memo('deter_out', multiply, deter, kernels['deter_out'])
+        deter_drive, x = jnp.split(x, 2, -1)
+        x = normalized_silu(memo, 'post', x + token_drive, self.post.norm.scale)
+        x = memo('post_logit', multiply, x, kernels['post_logit'])
+        logit = self._logits(x + self.post_logit.bias.astype(x.dtype))
+        state = State(deter, self._sample(memo, logit, gumbel, deter.dtype))
+        return (state, deter_drive), logit
 
     def imagine(self, state: State, action: jax.Array, gumbel: jax.Array) -> State:
         """Follows recorded actions [B, T, actions] without seeing observations."""
@@ -125,8 +154,12 @@ class RSSM(eqx.Module):
 
     def imagine_step(self, state: State, action: jax.Array, gumbel: jax.Array) -> State:
         """One step without observation; action: [N, actions], gumbel: [N, S, C]."""
-        deter = self._core(state, self._action_drive(action))
-        return State(deter, self._sample(self.prior_of(deter), gumbel, deter.dtype))
+        kernels, memo = self.kernels(state.deter.dtype), recurrence.compute
+        action_drive = self._action_drive(kernels, action)
+        deter_drive = state.deter @ kernels['deter_in']
+        deter = self._core(memo, kernels, state, deter_drive, action_drive)
+        logit = self.prior_of(deter)
+        return State(deter, self._sample(memo, logit, gumbel, deter.dtype))
 
     def prior_of(self, deter: jax.Array) -> jax.Array:
         """Prior logits [..., S, C] float32."""
@@ -136,56 +169,108 @@ class RSSM(eqx.Module):
         """logit: [..., S, C]; divergences and entropies are summed over S."""
         return outputs.Categorical(logit, self.unimix, event_rank=1)
 
-    def _core(self, state: State, action_drive: jax.Array) -> jax.Array:
-        """deter' = update * cand + (1 - update) * deter."""
-        deter = state.deter
-        inputs = [self.deter_in(deter), self.stoch_in(flatten(state.stoch))]
-        own, shared = self._hidden_kernels(deter.dtype)
-        split = shared.shape[0] * 2 // 3
-        x = block_matmul(deter, own) + action_drive
-        x = x + jnp.concatenate(inputs, -1) @ shared[:split]
-        x = jax.nn.silu(self.hidden_norm(x))
-        blocks = own.shape[0]
-        gates = self.gru(x).reshape(*x.shape[:-1], blocks, 3, -1)
-        reset, cand, update = (gates[..., i, :].reshape(deter.shape) for i in range(3))
-        cand = jnp.tanh(jax.nn.sigmoid(reset) * cand)
-        update = jax.nn.sigmoid(update - 1)
-        return update * cand + (1 - update) * deter
+    def kernels(self, dtype: Any) -> Kernels:
+        """The matrices in the form in which they are used, by name.
 
-    def _action_drive(self, action: jax.Array) -> jax.Array:
-        """The action's share of the hidden layer [..., D], its bias included."""
-        action = action / jax.lax.stop_gradient(jnp.maximum(1, jnp.abs(action)))
-        x = self.action_in(action)
-        _, shared = self._hidden_kernels(x.dtype)
-        split = shared.shape[0] * 2 // 3
-        return x @ shared[split:] + self.hidden.bias.astype(x.dtype)
-
-    def _hidden_kernels(self, dtype: Any) -> tuple[jax.Array, jax.Array]:
-        """The hidden layer as a block matrix on deter [G, D/G, D/G] and a dense one on
-        the three inputs [3 * hidden, D], which all blocks share."""
-        kernel = self.hidden.kernel.astype(dtype)
+        The hidden layer is a block matrix on deter [G, D/G, D/G] and a dense one on
+        the three inputs [hidden, D] each, which all blocks share. The same deter goes
+        to the posterior and to the next step: `deter_out` is both.
+        """
+        kernel, post = self.hidden.kernel, self.post.linear.kernel
         blocks, rows, cols = kernel.shape
         own = self.deter // blocks
         shared = kernel[:, own:].transpose(1, 0, 2).reshape(rows - own, blocks * cols)
-        return kernel[:, :own], shared
+        inputs = len(shared) * 2 // 3
+        deter_in = self.deter_in.linear.kernel
+        kernels = {
+            'deter_in': deter_in,
+            'stoch_in': self.stoch_in.linear.kernel,
+            'hidden_own': kernel[:, :own],
+            'hidden_shared': shared[:inputs],
+            'hidden_action': shared[inputs:],
+            'gru': self.gru.kernel,
+            'deter_out': jnp.concatenate([deter_in, post[: self.deter]], 1),
+            'post_tokens': post[self.deter :],
+            'post_logit': self.post_logit.kernel,
+        }
+        return {k: v.astype(dtype) for k, v in kernels.items()}
 
-    def _token_drive(self, tokens: jax.Array) -> jax.Array:
+    def _core(
+        self,
+        memo: Memo,
+        kernels: Kernels,
+        state: State,
+        deter_drive: jax.Array,
+        action_drive: jax.Array,
+        reset: jax.Array | None = None,
+    ) -> jax.Array:
+        """deter' = update * cand + (1 - update) * deter.
+
+        deter_drive: product of deter and `deter_in`, [..., hidden]. reset: [...] bool,
+        where to begin from the zero state instead.
+        """
+        forget = lambda x: x if reset is None else masked(x, reset)
+        product = lambda name, x: memo(name, multiply, x, kernels[name])
+        deter = forget(state.deter)
+        # Both input layers at once: a loop pays for the number of operations.
+        layers = (self.deter_in, self.stoch_in)
+        bias = jnp.stack([x.linear.bias for x in layers])
+        scale = jnp.stack([x.norm.scale for x in layers])
+        stoch_drive = product('stoch_in', flatten(state.stoch))
+        x = forget(jnp.stack([deter_drive, stoch_drive], -2)) + bias.astype(deter.dtype)
+        x = normalized_silu(memo, 'inputs', x, scale)
+        x = product('hidden_shared', x.reshape(*x.shape[:-2], -1))
+        x = x + forget(product('hidden_own', state.deter)) + action_drive
+        x = normalized_silu(memo, 'hidden', x, self.hidden_norm.scale)
+        x = product('gru', x) + self.gru.bias.astype(x.dtype)
+        gates = x.reshape(*deter.shape[:-1], self.blocks, 3, -1)
+        gate, cand, update = (gates[..., i, :].reshape(deter.shape) for i in range(3))
+        cand = jnp.tanh(jax.nn.sigmoid(gate) * cand)
+        update = jax.nn.sigmoid(update - 1)
+        return update * cand + (1 - update) * deter
+
+    def _action_drive(self, kernels: Kernels, action: jax.Array) -> jax.Array:
+        """The action's share of the hidden layer [..., D], its bias included."""
+        action = action / jax.lax.stop_gradient(jnp.maximum(1, jnp.abs(action)))
+        x = self.action_in(action) @ kernels['hidden_action']
+        return x + self.hidden.bias.astype(x.dtype)
+
+    def _token_drive(self, kernels: Kernels, tokens: jax.Array) -> jax.Array:
         """The tokens' share of the posterior layer [..., hidden], bias included."""
-        linear = self.post.linear
-        kernel = linear.kernel[self.deter :].astype(tokens.dtype)
-        return tokens @ kernel + linear.bias.astype(tokens.dtype)
-
-    def _posterior(self, deter: jax.Array, token_drive: jax.Array) -> jax.Array:
-        kernel = self.post.linear.kernel[: self.deter].astype(deter.dtype)
-        x = jax.nn.silu(self.post.norm(deter @ kernel + token_drive))
-        return self._logits(self.post_logit(x))
+        bias = self.post.linear.bias.astype(tokens.dtype)
+        return tokens @ kernels['post_tokens'] + bias
 
     def _logits(self, x: jax.Array) -> jax.Array:
         x = x.reshape(*x.shape[:-1], self.stoch, self.classes)
         return x.astype(jnp.float32)
 
-    def _sample(self, logit: jax.Array, gumbel: jax.Array, dtype: Any) -> jax.Array:
-        return self.dist(logit).sample_onehot(gumbel).astype(dtype)
+    def _sample(
+        self, memo: Memo, logit: jax.Array, gumbel: jax.Array, dtype: Any
+    ) -> jax.Array:
+        """One-hot [..., S, C] as self.dist(logit).sample_onehot(gumbel) draws it."""
+        largest = memo('largest_logit', largest_logit, logit)
+        total = memo('total_logit', sum_of_exponentials, logit, largest)
+        probs = jnp.exp(logit - largest) / total
+        probs = (1 - self.unimix) * probs + self.unimix / self.classes
+        index = (jnp.log(probs) + gumbel).argmax(-1)
+        onehot = jax.nn.one_hot(index, self.classes)
+        return (jax.lax.stop_gradient(onehot - probs) + probs).astype(dtype)
+
+
+def normalized_silu(memo: Memo, name: str, x: jax.Array, scale: jax.Array) -> jax.Array:
+    """The rest of a layer after its product."""
+    power = memo(f'{name}_power', mean_square, x)
+    return jax.nn.silu(normalize(x, scale, power))
+
+
+def largest_logit(logit: jax.Array) -> jax.Array:
+    """[..., C] -> [..., 1]; softmax does not change with it, so it has no gradient."""
+    return jax.lax.stop_gradient(logit.max(-1, keepdims=True))
+
+
+def sum_of_exponentials(logit: jax.Array, largest: jax.Array) -> jax.Array:
+    """[..., C] -> [..., 1]."""
+    return jnp.exp(logit - largest).sum(-1, keepdims=True)
 
 
 def flatten(stoch: jax.Array) -> jax.Array:

@@ -49,10 +49,7 @@ class Surroundings(NamedTuple):
 
 
 def end_with_parent(number: int = signal.SIGTERM) -> None:
-    """Called by a child: it gets that signal when the thread that started it ends.
-
-    It comes again for each other thread of the parent that ends later.
-    """
+    """Called by a child: it gets that signal when the thread that started it ends."""
     if sys.platform == 'linux':
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 

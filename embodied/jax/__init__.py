@@ -3,6 +3,6 @@
 from . import nets, outputs
 from .agent import Agent
 from .model import Model
-from .programs import setup
+from .programs import choose_device, setup
 
-__all__ = ['Agent', 'Model', 'nets', 'outputs', 'setup']
+__all__ = ['Agent', 'Model', 'choose_device', 'nets', 'outputs', 'setup']

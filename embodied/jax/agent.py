@@ -1,11 +1,13 @@
 """Agent: runs a Model's pure functions as compiled programs.
 
-The state lives on the device as a flat list and is donated to each train step. Acting
-reads a snapshot of its own, which the train step puts out as well: swapping it is one
-assignment, so acting and learning may run in two threads.
+The state lives on the device as a flat list and is donated to each train step. The
+weights are made from it once per update and never donated: the next update and acting
+both read them. Swapping them is one assignment, so acting and learning may run in two
+threads.
 """
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -15,8 +17,10 @@ import numpy as np
 from embodied.core import base
 from embodied.core.errors import NonFiniteError
 
+from .acting import RowPolicy
 from .model import Model
-from .programs import Packer, Tree
+from .programs import Compiled, Compiler, Program
+from .tree import Packer, Tree
 
 __all__ = ['Agent']
 
@@ -40,61 +44,99 @@ class Agent(base.Agent):
     wait for the device.
     """
 
-    def __init__(self, model: Model, seed: int = 0, eval_greedy: bool = False):
+    def __init__(
+        self,
+        model: Model,
+        seed: int = 0,
+        eval_greedy: bool = False,
+        policy_device: jax.Device | None = None,
+    ):
+        """policy_device: where acting is computed; None is where training is."""
         self.model = model
+        self._policy_device = policy_device
         self._key = jax.random.key(seed)
         self._eval_greedy = eval_greedy
         init = lambda: model.init(jax.random.fold_in(self._key, INIT))
-        self._tree = Tree(jax.eval_shape(init))
-        self._state = jax.jit(lambda: self._tree.flatten(init()))()
-        shapes = jax.eval_shape(lambda: model.policy_params(init()))
-        self._policy_tree = Tree(shapes)
+        self._names = Tree(jax.eval_shape(init))
+        pack = lambda: model.pack(init())
+        self._tree = Tree(jax.eval_shape(pack))
+        self._state = jax.jit(lambda: self._tree.flatten(pack()))()
+        weights = jax.eval_shape(lambda: model.weights(pack()))
+        self._weights_tree = Tree(weights)
+        self._policy_leaves = self._weights_tree.places(model.policy_params(weights))
+        self._policy_tree = Tree(model.policy_params(weights))
         self._updates = 0
         self._counts = {TRAIN: 0, POLICY: 0, REPORT: 0}
         self._pending: Pending | None = None
         self._losses, self._metrics, self._report_metrics = Packer(), Packer(), Packer()
-        self._train_program = jax.jit(self._train, donate_argnums=0)
-        self._report_program = jax.jit(self._report)
-        self._policy_program = jax.jit(self._policy, static_argnums=4)
-        self._rows_program = jax.jit(
-            self._policy_rows, static_argnums=5, donate_argnums=1
-        )
-        self._snapshot_program = jax.jit(self._snapshot_of)
+        self._compiler = compiler = Compiler()
+        self._train_program = Program('train', compiler, self._train, donate=(0,))
+        self._report_program = Program('report', compiler, self._report)
+        self._policies, self._row_policies = {}, {}
+        for greedy in (False, True):
+            policy = functools.partial(self._policy, greedy=greedy)
+            self._policies[greedy] = Program('policy', compiler, policy)
+            self._row_policies[greedy] = RowPolicy(policy, compiler)
+        self._weights_program = jax.jit(self._weights_of)
+        self._pack_program = jax.jit(self._pack)
+        self._unpack_program = jax.jit(self._unpack)
         self._init_policy_program = jax.jit(model.init_policy, static_argnums=0)
         self._init_train_program = jax.jit(model.init_train, static_argnums=0)
-        self._snapshot = self._snapshot_program(self._state)
+        self._use(self._weights_program(self._state))
 
     @property
     def params(self) -> Any:
         """The trained parameters as the model's own tree."""
-        return self._tree.unflatten(self._state)['params']
+        return self._names.unflatten(self._unpack_program(self._state))['params']
 
     @property
     def state(self) -> dict[str, np.ndarray]:
         """Host copies by name of all that training changes."""
-        return self._tree.save(self._state)
+        return self._names.save(self._unpack_program(self._state))
 
     @property
     def updates(self) -> int:
         """Train calls so far."""
         return self._updates
 
+    @property
+    def compiled(self) -> list[Compiled]:
+        """The large programs so far, with the time that each took."""
+        return list(self._compiler.log)
+
+    def prepare(self, batch_size: int, batch_length: int, report_length: int) -> None:
+        """Begins to compile training and reports, in the background; 0 is none."""
+        carry = jax.eval_shape(lambda: self.model.init_train(batch_size))
+        state, weights = self._tree.shapes, self._weights_tree.shapes
+        count = jax.ShapeDtypeStruct((), np.uint32)
+        for program, length in (
+            (self._train_program, batch_length),
+            (self._report_program, report_length),
+        ):
+            batch = self.model.batch_shapes(batch_size, length) if length else None
+            if batch is not None:
+                args = (state, weights, carry, batch, count)
+                program.prepare(signature(batch), *args)
+
     # Acting
 
     def init_policy(self, batch_size: int) -> base.Carry:
-        return self._init_policy_program(batch_size)
+        carry = self._init_policy_program(batch_size)
+        return jax.device_put(carry, self._policy_device)
 
     def policy(
         self, carry: base.Carry, obs: base.Batch, mode: str = 'train'
     ) -> tuple[base.Carry, base.Batch, base.Batch]:
-        carry, *results = self._policy_program(
-            self._snapshot, carry, *self._policy_inputs(obs, mode)
+        obs, count, greedy = self._policy_inputs(obs, mode)
+        leaves = tuple((x.shape, x.dtype) for x in jax.tree.leaves(carry))
+        carry, *results = self._policies[greedy](
+            (leaves, signature(obs)), self._snapshot, carry, obs, count
         )
         return carry, *jax.tree.map(np.asarray, results)
 
     def init_table(self, rows: int) -> base.Carry:
         """Carries of `rows` environments, to stay on the device."""
-        return self._init_policy_program(rows)
+        return self.init_policy(rows)
 
     def policy_rows(
         self, table: base.Carry, rows: base.Array, obs: base.Batch, mode: str = 'train'
@@ -103,11 +145,8 @@ class Agent(base.Agent):
 
         A row may be given twice if nobody reads its carry, as row 0 for padding.
         """
-        rows = np.asarray(rows, np.int32)
-        table, *results = self._rows_program(
-            self._snapshot, table, rows, *self._policy_inputs(obs, mode)
-        )
-        return table, *jax.tree.map(np.asarray, results)
+        obs, count, greedy = self._policy_inputs(obs, mode)
+        return self._row_policies[greedy](self._snapshot, table, rows, obs, count)
 
     # Learning
 
@@ -117,11 +156,7 @@ class Agent(base.Agent):
     def train(
         self, carry: base.Carry, batch: base.Batch
     ) -> tuple[base.Carry, dict, base.Metrics]:
-        count = self._next_count(TRAIN)
-        self._state, self._snapshot, carry, replay, losses, metrics = (
-            self._train_program(self._state, carry, self._select(batch), count)
-        )
-        self._updates += 1
+        carry, replay, losses, metrics = self.launch(carry, batch)
         for array in (*replay.values(), losses, metrics):
             array.copy_to_host_async()
         if 'stepid' in batch:
@@ -129,6 +164,16 @@ class Agent(base.Agent):
         pending = Pending(self._updates, replay, losses, metrics)
         before, self._pending = self._pending, pending
         return carry, *self._fetch(before)
+
+    def launch(self, carry: base.Carry, batch: base.Batch) -> tuple[Any, ...]:
+        """Begins an update and waits for nothing; what it puts out is on the device."""
+        count, selected = self._next_count(TRAIN), self._select(batch)
+        self._state, weights, *results = self._train_program(
+            signature(selected), self._state, self._weights, carry, selected, count
+        )
+        self._use(weights)
+        self._updates += 1
+        return tuple(results)
 
     def stream(self, source: Iterator[base.Batch]) -> Iterator[base.Batch]:
         """Batches on the device; transfers overlap with the running train step."""
@@ -143,9 +188,9 @@ class Agent(base.Agent):
     def report(
         self, carry: base.Carry, batch: base.Batch
     ) -> tuple[base.Carry, base.Metrics]:
-        count = self._next_count(REPORT)
+        count, selected = self._next_count(REPORT), self._select(batch)
         carry, scalars, arrays = self._report_program(
-            self._state, carry, self._select(batch), count
+            signature(selected), self._state, self._weights, carry, selected, count
         )
         arrays = jax.tree.map(np.asarray, arrays)
         return carry, {**self._report_metrics.unpack(scalars), **arrays}
@@ -162,8 +207,10 @@ class Agent(base.Agent):
 
     def load(self, data: dict[str, Any], regex: str | None = None) -> None:
         """With a regex only matching names are taken and counters stay as they are."""
-        self._state = self._tree.load(self._state, data['state'], regex)
-        self._snapshot = self._snapshot_program(self._state)
+        leaves = self._unpack_program(self._state)
+        leaves = self._names.load(leaves, data['state'], regex)
+        self._state = self._pack_program(leaves)
+        self._use(self._weights_program(self._state))
         if regex is None:
             self._updates = data['updates']
             self._counts = dict(data['counts'])
@@ -179,31 +226,26 @@ class Agent(base.Agent):
 
     # Programs
 
-    def _train(self, leaves, carry, batch, count):
+    def _train(self, leaves, weights, carry, batch, count):
         state = self._tree.unflatten(leaves)
+        weights = self._weights_tree.unflatten(weights)
         key = self._key_for(TRAIN, count)
-        result = self.model.train(state, carry, batch, key)
+        result = self.model.train(state, weights, carry, batch, key)
         losses = self._losses.pack(result.losses)
         # A step that went wrong must not reach the parameters: the host sees the
         # losses one step later.
         finite = jnp.isfinite(losses).all()
         keep = lambda new, old: jnp.where(finite, new, old)
-        state = jax.tree.map(keep, result.state, state)
-        new = self._tree.flatten(state)
+        new = self._tree.flatten(jax.tree.map(keep, result.state, state))
         metrics = self._metrics.pack(result.metrics)
-        return (
-            new,
-            self._snapshot_of(new),
-            result.carry,
-            result.replay,
-            losses,
-            metrics,
-        )
+        weights = self._weights_of(new)
+        return new, weights, result.carry, result.replay, losses, metrics
 
-    def _report(self, leaves, carry, batch, count):
+    def _report(self, leaves, weights, carry, batch, count):
         state = self._tree.unflatten(leaves)
+        weights = self._weights_tree.unflatten(weights)
         key = self._key_for(REPORT, count)
-        carry, metrics = self.model.report(state, carry, batch, key)
+        carry, metrics = self.model.report(state, weights, carry, batch, key)
         scalars = {k: v for k, v in metrics.items() if not v.ndim}
         arrays = {k: v for k, v in metrics.items() if v.ndim}
         return carry, self._report_metrics.pack(scalars), arrays
@@ -213,18 +255,26 @@ class Agent(base.Agent):
         key = self._key_for(POLICY, count)
         return self.model.policy(params, carry, obs, key, greedy)
 
-    def _policy_rows(self, leaves, table, rows, obs, count, greedy):
-        carry = jax.tree.map(lambda x: x[rows], table)
-        carry, acts, outs = self._policy(leaves, carry, obs, count, greedy)
-        table = jax.tree.map(lambda x, new: x.at[rows].set(new), table, carry)
-        return table, acts, outs
-
-    def _snapshot_of(self, leaves):
-        params = self.model.policy_params(self._tree.unflatten(leaves))
+    def _weights_of(self, leaves):
+        weights = self.model.weights(self._tree.unflatten(leaves))
         # Own buffers: what the train step donates must not be shared with acting.
-        return [jnp.copy(x) for x in self._policy_tree.flatten(params)]
+        return [jnp.copy(x) for x in self._weights_tree.flatten(weights)]
+
+    def _pack(self, leaves):
+        return self._tree.flatten(self.model.pack(self._names.unflatten(leaves)))
+
+    def _unpack(self, leaves):
+        return self._names.flatten(self.model.unpack(self._tree.unflatten(leaves)))
 
     # Helpers
+
+    def _use(self, weights: list[jax.Array]) -> None:
+        """From now on, train and act with these."""
+        self._weights = weights
+        snapshot = [weights[i] for i in self._policy_leaves]
+        if self._policy_device is not None:
+            snapshot = jax.device_put(snapshot, self._policy_device)
+        self._snapshot = snapshot
 
     def _policy_inputs(
         self, obs: base.Batch, mode: str
@@ -260,3 +310,8 @@ class Agent(base.Agent):
 
     def _key_for(self, stream: int, count: jax.Array) -> jax.Array:
         return jax.random.fold_in(jax.random.fold_in(self._key, stream), count)
+
+
+def signature(batch: Mapping[str, Any]) -> tuple:
+    """Names, shapes and types: what a program is compiled for."""
+    return tuple((k, v.shape, np.dtype(v.dtype)) for k, v in batch.items())

@@ -28,12 +28,31 @@ class Model:
     context: int = 0  # steps of a batch that are not trained on
 
     def init(self, key: jax.Array) -> Any:
-        """The state at the beginning; state['params'] is what training changes."""
-        raise NotImplementedError('init(key) -> state')
+        """All that training changes, at the beginning, as a tree of named tensors;
+        tree['params'] is what the optimizer changes."""
+        raise NotImplementedError('init(key) -> tree')
 
-    def policy_params(self, state: Any) -> Any:
-        """The part of the state that acting needs, in the compute dtype."""
-        raise NotImplementedError('policy_params(state) -> params')
+    def pack(self, tree: Any) -> Any:
+        """The tree in the form that is kept on the device between updates."""
+        return tree
+
+    def unpack(self, state: Any) -> Any:
+        """The inverse of pack."""
+        return state
+
+    def weights(self, state: Any) -> Any:
+        """What training and acting compute with, made once per update."""
+        raise NotImplementedError('weights(state) -> weights')
+
+    def policy_params(self, weights: Any) -> Any:
+        """The part of the weights that acting needs."""
+        return weights
+
+    def batch_shapes(
+        self, batch: int, length: int
+    ) -> 'dict[str, jax.ShapeDtypeStruct] | None':
+        """Of the batch keys, as replay serves them; None if that is not known."""
+        return None
 
     def init_policy(self, batch: int) -> Any:
         raise NotImplementedError('init_policy(batch) -> carry')
@@ -48,10 +67,14 @@ class Model:
     def init_train(self, batch: int) -> Any:
         raise NotImplementedError('init_train(batch) -> carry')
 
-    def train(self, state: Any, carry: Any, batch: dict, key: jax.Array) -> TrainResult:
-        raise NotImplementedError('train(state, carry, batch, key) -> result')
+    def train(
+        self, state: Any, weights: Any, carry: Any, batch: dict, key: jax.Array
+    ) -> TrainResult:
+        raise NotImplementedError('train(state, weights, carry, batch, key) -> result')
 
     def report(
-        self, state: Any, carry: Any, batch: dict, key: jax.Array
+        self, state: Any, weights: Any, carry: Any, batch: dict, key: jax.Array
     ) -> tuple[Any, dict[str, jax.Array]]:
-        raise NotImplementedError('report(state, carry, batch, key) -> carry, metrics')
+        raise NotImplementedError(
+            'report(state, weights, carry, batch, key) -> carry, metrics'
+        )

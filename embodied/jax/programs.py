@@ -1,19 +1,27 @@
-"""Compiled programs: platform, compile cache, and dispatch on flat lists of arrays."""
+"""Programs: functions that are compiled once per shape, also ahead of time."""
 
+import os
 import pathlib
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+import threading
+import time
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from embodied.core.errors import CheckpointError, ConfigError
+from embodied.core.errors import ConfigError
 
-__all__ = ['Packer', 'Tree', 'setup']
+__all__ = ['Compiled', 'Compiler', 'Program', 'choose_device', 'setup']
 
 PLATFORMS = ('auto', 'cpu', 'cuda')
+CACHE_HIT = '/jax/compilation_cache/cache_hits'
+CORES_PER_COMPILATION = 4
+
+# Building and trying out variants of each matrix product took over half of the compile
+# time; cuBLAS knows good ones. Convolutions do need trying out (without, some are a
+# hundred times slower), but not comparing the results of all variants (levels 3 and 4).
+GPU_OPTIONS = {'xla_gpu_enable_triton_gemm': False, 'xla_gpu_autotune_level': 2}
 
 
 def setup(platform: str = 'auto', cache: str = '') -> None:
@@ -23,7 +31,9 @@ def setup(platform: str = 'auto', cache: str = '') -> None:
             f'jax.platform={platform} is unknown. Use one of: {", ".join(PLATFORMS)}.'
         )
     if platform != 'auto':
-        jax.config.update('jax_platforms', platform)
+        # The host stays usable beside an accelerator: acting may run there.
+        platforms = platform if platform == 'cpu' else f'{platform},cpu'
+        jax.config.update('jax_platforms', platforms)
     if cache:
         folder = pathlib.Path(cache).expanduser()
         folder.mkdir(parents=True, exist_ok=True)
@@ -39,89 +49,101 @@ def setup(platform: str = 'auto', cache: str = '') -> None:
         ) from error
 
 
-class Tree:
-    """The structure of a tree of arrays, apart from the arrays.
-
-    Programs take and return plain lists: flattening a list of 200 arrays costs a few
-    microseconds per call, a tree of modules milliseconds.
-    """
-
-    def __init__(self, example: Any):
-        paths, self._treedef = jax.tree_util.tree_flatten_with_path(example)
-        keystr = jax.tree_util.keystr
-        self.names = [keystr(path, simple=True, separator='.') for path, _ in paths]
-        self.shapes = [(leaf.shape, leaf.dtype) for _, leaf in paths]
-
-    def flatten(self, tree: Any) -> list[jax.Array]:
-        return jax.tree.leaves(tree)
-
-    def unflatten(self, leaves: Sequence[Any]) -> Any:
-        return jax.tree.unflatten(self._treedef, leaves)
-
-    def save(self, leaves: Sequence[jax.Array]) -> dict[str, np.ndarray]:
-        """Copies on the host by name; later updates do not reach them."""
-        # np.asarray would alias the device's buffer on CPU, which gets donated.
-        arrays = [np.array(leaf, copy=True) for leaf in leaves]
-        return dict(zip(self.names, arrays, strict=True))
-
-    def load(
-        self,
-        leaves: Sequence[jax.Array],
-        data: Mapping[str, np.ndarray],
-        regex: str | None = None,
-    ) -> list[jax.Array]:
-        """The leaves with those that `data` holds and the regex matches replaced."""
-        wanted = [n for n in self.names if regex is None or re.search(regex, n)]
-        self._check(wanted, data, regex)
-        chosen = set(wanted)
-        return [
-            jnp.array(data[name], dtype) if name in chosen else leaf
-            for name, leaf, (_, dtype) in zip(
-                self.names, leaves, self.shapes, strict=True
-            )
-        ]
-
-    def _check(
-        self, wanted: Sequence[str], data: Mapping[str, np.ndarray], regex: str | None
-    ) -> None:
-        if not wanted:
-            raise CheckpointError(
-                f"No parameter matches '{regex}'. Names look like: "
-                f'{", ".join(self.names[:3])}.'
-            )
-        shapes = dict(zip(self.names, self.shapes, strict=True))
-        problems = []
-        for name in wanted:
-            if name not in data:
-                problems.append(f'{name}: missing in the checkpoint')
-            elif data[name].shape != shapes[name][0]:
-                problems.append(
-                    f'{name}: {data[name].shape} in the checkpoint, '
-                    f'{shapes[name][0]} here'
-                )
-        if problems:
-            more = f' (and {len(problems) - 5} more)' if len(problems) > 5 else ''
-            raise CheckpointError(
-                f'The checkpoint does not fit this agent: {"; ".join(problems[:5])}'
-                f'{more}. Use the same size and environment, or a regex that leaves '
-                'these out.'
-            )
+def choose_device(name: str) -> jax.Device | None:
+    """'' is none in particular, 'cpu' the host, a number one of the accelerators."""
+    if not name:
+        return None
+    if name == 'cpu':
+        return jax.devices('cpu')[0]
+    devices = jax.devices()
+    if not name.isdigit() or int(name) >= len(devices):
+        raise ConfigError(
+            f"jax.policy_devices='{name}' is no device. Use 'cpu', a number below "
+            f'{len(devices)}, or nothing for the device that trains.'
+        )
+    return devices[int(name)]
 
 
-class Packer:
-    """Many scalars as one vector: one transfer from the device instead of dozens.
+class Compiled(NamedTuple):
+    """How a program came to be."""
 
-    Names are learned while the program that packs is traced.
-    """
+    program: str
+    seconds: float
+    cached: bool  # found in the folder of compiled programs
+
+
+class Compiler:
+    """Compiles programs, each in a thread if asked for ahead of time."""
 
     def __init__(self) -> None:
-        self.names: list[str] = []
+        self._pool = ThreadPoolExecutor(
+            max(1, (os.cpu_count() or 1) // CORES_PER_COMPILATION), 'compile'
+        )
+        self.log: list[Compiled] = []
 
-    def pack(self, scalars: Mapping[str, jax.Array]) -> jax.Array:
-        self.names = list(scalars)
-        if not scalars:
-            return jnp.zeros(0, jnp.float32)
-        return jnp.stack([jnp.asarray(x, jnp.float32) for x in scalars.values()])
+    def ahead(self, function: Callable[[], Any]) -> Future:
+        return self._pool.submit(function)
 
-    def unpack(self, vector: jax.Array) -> dict[str, np.float32]:
-        return dict(zip(self.names, np.asarray(vector), strict=True))
+    def compile(self, name: str, lower: Callable[[], Any]) -> Any:
+        """The executable of lower(), which returns a lowered program."""
+        begin, hits, thread = time.perf_counter(), [], threading.get_ident()
+
+        def count(event: str, **_: Any) -> None:
+            if event == CACHE_HIT and threading.get_ident() == thread:
+                hits.append(event)
+
+        jax.monitoring.register_event_listener(count)
+        try:
+            options = GPU_OPTIONS if jax.default_backend() == 'gpu' else None
+            executable = lower().compile(options)
+        finally:
+            jax.monitoring.unregister_event_listener(count)
+        seconds = time.perf_counter() - begin
+        self.log.append(Compiled(name, seconds, bool(hits)))
+        return executable
+
+
+class Program:
+    """A function compiled for each signature of its arguments.
+
+    The caller says what the signature is: comparing the shapes of all arguments would
+    cost more than the call.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        compiler: Compiler,
+        function: Callable[..., Any],
+        donate: tuple[int, ...] = (),
+    ):
+        self._name, self._compiler = name, compiler
+        self._jit = jax.jit(function, donate_argnums=donate)
+        self._executables: dict[Hashable, Future] = {}
+        self._lock = threading.Lock()
+
+    def prepare(self, signature: Hashable, *args: Any) -> None:
+        """Compiles in the background; args may be shapes instead of arrays."""
+        with self._lock:
+            if signature not in self._executables:
+                self._executables[signature] = self._compiler.ahead(
+                    lambda: self._compile(args)
+                )
+
+    def __call__(self, signature: Hashable, *args: Any) -> Any:
+        future = self._executables.get(signature)
+        if future is None:
+            future = self._add(signature, args)
+        return future.result()(*args)
+
+    def _add(self, signature: Hashable, args: Any) -> Future:
+        with self._lock:
+            future = self._executables.get(signature)
+            if future is None:
+                future = Future()
+                future.set_result(self._compile(args))
+                self._executables[signature] = future
+            return future
+
+    def _compile(self, args: Any) -> Any:
+        return self._compiler.compile(self._name, lambda: self._jit.lower(*args))

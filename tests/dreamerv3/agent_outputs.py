@@ -15,6 +15,7 @@ from dreamerv3 import behavior, config, optimizer, returns
 from dreamerv3.heads import ScalarHead
 from dreamerv3.model import Dreamer, Nets
 from dreamerv3.rssm import State
+from embodied.jax.layout import Layout
 
 __all__ = ['Setup', 'evaluate', 'setup']
 
@@ -163,14 +164,15 @@ def _heads(setup: Setup) -> dict:
 
 def _imagined(setup: Setup) -> dict:
     nets, model, imag = setup.nets, setup.model, setup.inputs['imag']
-    feat = _state(imag).feat
-    policy = nets.policy(feat[:, :-1])
+    turn = lambda x: x.swapaxes(0, 1)  # time first, or back
+    feat = turn(_state(imag).feat)
+    policy = nets.policy(feat[:-1])
     reward, cont = nets.reward(feat).pred(), nets.cont(feat).prob()
-    acts = {k: v[:, :-1] for k, v in imag['act'].items()}
+    acts = {k: turn(v)[:-1] for k, v in imag['act'].items()}
     losses, ret, ranges, metrics = behavior.imagined_losses(
         policy,
         nets.value(feat),
-        setup.slow(feat[:, :-1]),
+        setup.slow(feat[:-1]),
         reward,
         cont,
         model.actions.logp(policy, acts),
@@ -178,11 +180,11 @@ def _imagined(setup: Setup) -> dict:
         model.config,
     )
     return {
-        **losses,
-        'ret': ret,
-        'rew': reward,
-        'con': cont,
-        'val': nets.value(feat).pred(),
+        **{k: turn(x) for k, x in losses.items()},
+        'ret': turn(ret),
+        'rew': turn(reward),
+        'con': turn(cont),
+        'val': turn(nets.value(feat).pred()),
         'lo': ranges.low,
         'hi': ranges.high,
         'adv_mean': metrics['adv_mean'],
@@ -211,12 +213,15 @@ def _lambda_return(setup: Setup) -> jax.Array:
 def _optimizer(setup: Setup) -> dict:
     inputs = setup.inputs['opt']
     params = {k: jnp.asarray(v) for k, v in inputs['params'].items()}
-    transform = optimizer.make_optimizer(setup.model.config.opt)
-    state, outs = transform.init(params), {}
+    layout = Layout(params)
+    transform = optimizer.make_optimizer(setup.model.config.opt, layout)
+    vector = layout.join(params)
+    state, outs = transform.init(vector), {}
     for index in range(sum(k.startswith('grads') for k in inputs)):
-        updates, state = transform.update(inputs[f'grads{index}'], state, params)
-        params = optax.apply_updates(params, updates)
-        outs[f'params{index + 1}'] = params
+        grads = layout.join(inputs[f'grads{index}'])
+        updates, state = transform.update(grads, state, vector)
+        vector = optax.apply_updates(vector, updates)
+        outs[f'params{index + 1}'] = layout.split(vector)
     return outs
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from dreamerv3.model import Nets
 from dreamerv3.reference import reference_name
-from embodied.jax.programs import Tree
+from embodied.jax.tree import Tree
 
 __all__ = ['by_golden_name', 'with_golden_values']
 
@@ -21,5 +21,5 @@ def with_golden_values(tree, values: dict[str, np.ndarray], nets: Nets):
     """The same tree with all its leaves replaced by the values of their names."""
     structure = Tree(tree)
     leaves = [values[reference_name(name, nets)] for name in structure.names]
-    assert [x.shape for x in leaves] == [shape for shape, _ in structure.shapes]
+    assert [x.shape for x in leaves] == [x.shape for x in structure.shapes]
     return structure.unflatten([jnp.asarray(x, jnp.float32) for x in leaves])

@@ -14,7 +14,7 @@ import dreamerv3
 from dreamerv3.context import Sequence
 from dreamerv3.model import Dreamer
 from embodied.core.errors import CheckpointError, NonFiniteError
-from embodied.jax.programs import Tree
+from embodied.jax.tree import Tree
 
 ROWS = 2
 KINDS = {
@@ -56,13 +56,16 @@ def test_every_mix_of_keys_trains_acts_and_reports(kinds, flag):
     batch = _select(agents.make_batch(model, *spaces, ROWS), model.batch_keys)
     key = jax.random.key(0)
     shapes = lambda fn, *args: jax.eval_shape(fn, *args)
-    state = shapes(model.init, key)
+    tree = shapes(model.init, key)
+    state = shapes(model.pack, tree)
+    assert _signature(shapes(model.unpack, state)) == _signature(tree)
+    weights = shapes(model.weights, state)
     carry = shapes(lambda: model.init_train(ROWS))
-    result = shapes(model.train, state, carry, batch, key)
+    result = shapes(model.train, state, weights, carry, batch, key)
     assert _signature(result.state) == _signature(state)
     assert _signature(result.carry) == _signature(carry)
     assert all(x.shape == () for x in jax.tree.leaves((result.losses, result.metrics)))
-    params = shapes(model.policy_params, state)
+    params = model.policy_params(weights)
     obs = _select(agents.make_obs(spaces[0], (ROWS,)), model.policy_keys)
     for greedy in (False, True):
         act = functools.partial(model.policy, greedy=greedy)
@@ -74,7 +77,7 @@ def test_every_mix_of_keys_trains_acts_and_reports(kinds, flag):
             k: ((ROWS, *x.shape), x.dtype) for k, x in model.latent_spaces.items()
         }
         assert _signature(outs) == _signature_of(latents)
-    carry, metrics = shapes(model.report, state, carry, batch, key)
+    carry, metrics = shapes(model.report, state, weights, carry, batch, key)
     videos = {k for k, x in metrics.items() if x.shape}
     assert videos == {f'open_loop/{k}' for k in model.inputs.images}
 
@@ -257,7 +260,8 @@ def test_part_of_a_checkpoint_can_be_loaded(agent, batches, shared):
 def test_a_checkpoint_of_another_size_is_refused(agent, shared):
     config = agents.make_config('--.*\\.units', '9')
     tree = Tree(jax.eval_shape(Dreamer(*shared[2], config).init, jax.random.key(0)))
-    state = {k: np.zeros(*x) for k, x in zip(tree.names, tree.shapes, strict=True)}
+    shapes = zip(tree.names, tree.shapes, strict=True)
+    state = {k: np.zeros(x.shape, x.dtype) for k, x in shapes}
     with pytest.raises(CheckpointError, match=r'in the checkpoint.*here.*and \d+ more'):
         agent.load({**agent.save(), 'state': state})
 

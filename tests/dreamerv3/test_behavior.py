@@ -26,19 +26,20 @@ def certain(values):
 
 def imagined(reward, cont, value, slow=None, logp=0.0, ranges=(0.0, 0.0)):
     """One rollout of two steps with a uniform policy over four actions."""
-    one = lambda x: jnp.asarray([x], jnp.float32)
-    slow = certain([value[:-1]]) if slow is None else slow
+    one = lambda x: jnp.asarray(x, jnp.float32)[:, None]  # time first
+    certainly = lambda x: certain(np.asarray(x)[:, None])
+    slow = certainly(value[:-1]) if slow is None else slow
     losses, ret, new_ranges, metrics = behavior.imagined_losses(
-        {'action': outputs.Categorical(jnp.zeros((1, 2, 4)))},
-        certain([value]),
+        {'action': outputs.Categorical(jnp.zeros((2, 1, 4)))},
+        certainly(value),
         slow,
         one(reward),
         one(cont),
-        jnp.full((1, 2), logp),
+        jnp.full((2, 1), logp),
         Range(*map(jnp.float32, ranges)),
         options(),
     )
-    return losses, ret[0], new_ranges, metrics
+    return losses, ret[:, 0], new_ranges, metrics
 
 
 def test_without_advantage_the_policy_only_gains_entropy():
@@ -46,7 +47,7 @@ def test_without_advantage_the_policy_only_gains_entropy():
     assert ret.tolist() == [0, 0]
     # Weights: c_0 = 1 and c_0 c_1 = 0.5. Entropy: log 4, times 3e-4.
     expected = -3e-4 * np.log(4) * np.array([1.0, 0.5])
-    np.testing.assert_allclose(losses['policy'][0], expected, rtol=1e-5)
+    np.testing.assert_allclose(losses['policy'][:, 0], expected, rtol=1e-5)
 
 
 def test_advantages_weigh_the_log_probability():
@@ -60,7 +61,7 @@ def test_advantages_weigh_the_log_probability():
     np.testing.assert_allclose(ranges.high - ranges.low, spread, rtol=1e-3)
     advantage = returns - 1  # the spread is below one, so nothing is divided
     expected = -0.5 * (-2.0 * advantage + 3e-4 * np.log(4))
-    np.testing.assert_allclose(losses['policy'][0], expected, rtol=1e-5)
+    np.testing.assert_allclose(losses['policy'][:, 0], expected, rtol=1e-5)
     np.testing.assert_allclose(metrics['adv_mean'], advantage.mean(), rtol=1e-5)
 
 
@@ -87,15 +88,15 @@ def test_rollouts_from_terminal_states_weigh_nothing():
 )
 def test_the_value_moves_to_return_and_slow_value(slow, regularizer):
     logits = np.log([0.1, 0.2, 0.4, 0.2, 0.1])  # mean 0
-    value = outputs.TwoHot(jnp.asarray(np.tile(logits, (1, 3, 1)), jnp.float32), BINS)
-    slow = outputs.TwoHot(jnp.asarray(np.tile(slow, (1, 2, 1)), jnp.float32), BINS)
+    value = outputs.TwoHot(jnp.asarray(np.tile(logits, (3, 1, 1)), jnp.float32), BINS)
+    slow = outputs.TwoHot(jnp.asarray(np.tile(slow, (2, 1, 1)), jnp.float32), BINS)
     losses, *_ = behavior.imagined_losses(
-        {'action': outputs.Categorical(jnp.zeros((1, 2, 4)))},
+        {'action': outputs.Categorical(jnp.zeros((2, 1, 4)))},
         value,
         slow,
-        jnp.array([[0.0, 0.5, 0.0]]),
-        jnp.array([[1.0, 0.0, 0.0]]),
-        jnp.zeros((1, 2)),
+        jnp.array([[0.0], [0.5], [0.0]]),
+        jnp.array([[1.0], [0.0], [0.0]]),
+        jnp.zeros((2, 1)),
         Range(jnp.float32(0), jnp.float32(0)),
         options(),
     )

@@ -23,7 +23,7 @@ from dreamerv3.origin import Origin
 from dreamerv3.reference import read, reference_name
 from embodied.core.checkpoint import load_part
 from embodied.core.errors import CheckpointError
-from embodied.jax.programs import Tree
+from embodied.jax.tree import Tree
 from embodied.logging import ScoreFile, read_records
 
 FILES = ('--logger.outputs', 'jsonl')

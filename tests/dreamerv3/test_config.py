@@ -216,24 +216,3 @@ def test_commands_of_the_quickstart_resolve():
     for name, *flags in commands:
         if name in config_lib.CHOICES['script']:
             config_lib.resolve(flags)
-
-
-@pytest.mark.parametrize(
-    'preset, settings',
-    [
-        ('atari', {'size': 96, 'gray': True, 'sticky': True, 'actions': 'all'}),
-        ('atari', {'repeat': 4, 'pooling': 2, 'noops': 30, 'lives': 'unused'}),
-        ('atari100k', {'size': 64, 'gray': False, 'sticky': False, 'repeat': 4}),
-        ('atari100k', {'actions': 'needed', 'noops': 30, 'length': 108_000}),
-        ('crafter', {'size': 64}),
-        ('dmc_proprio', {'proprio': True, 'image': False, 'repeat': 1}),
-        ('dmc_vision', {'proprio': False, 'image': True, 'size': 64, 'repeat': 1}),
-        ('procgen', {'size': 96}),
-        ('dmlab', {'size': 64, 'repeat': 4}),
-        ('minecraft', {'size': 64, 'break_speed': 100, 'length': 36_000}),
-    ],
-)
-def test_benchmarks_have_the_published_environments(preset, settings):
-    config, _ = config_lib.resolve(['--configs', preset])
-    suite = config.task.partition('_')[0]
-    assert {name: config.env[suite][name] for name in settings} == settings

@@ -11,6 +11,7 @@ import pytest
 
 from dreamerv3 import config
 from dreamerv3.optimizer import clip_by_parameter_norm, make_optimizer
+from embodied.jax.layout import Layout
 
 
 def options(**changes):
@@ -20,15 +21,15 @@ def options(**changes):
 
 def run(settings, params, grads):
     """Parameters after each update."""
-    optimizer = make_optimizer(settings)
+    layout = Layout(jnp.asarray(params))
+    optimizer = make_optimizer(settings, layout)
     update = jax.jit(optimizer.update)
-    params = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), params)
-    state, history = optimizer.init(params), []
+    vector = layout.join(jnp.asarray(params))
+    state, history = optimizer.init(vector), []
     for grad in grads:
-        grad = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), grad)
-        updates, state = update(grad, state, params)
-        params = optax.apply_updates(params, updates)
-        history.append(jax.tree.map(np.asarray, params))
+        updates, state = update(layout.join(jnp.asarray(grad)), state, vector)
+        vector = optax.apply_updates(vector, updates)
+        history.append(np.asarray(layout.split(vector)))
     return history
 
 
@@ -44,9 +45,12 @@ def run(settings, params, grads):
     ],
 )
 def test_gradients_are_clipped_to_the_norm_of_their_tensor(grad, param, expected):
-    clip = clip_by_parameter_norm(0.3, 1e-3)
     tree = lambda x: {'x': jnp.array(x), 'other': jnp.ones(3)}
-    clipped, _ = clip.update(tree(grad), clip.init(tree(param)), tree(param))
+    layout = Layout(tree(param))
+    clip = clip_by_parameter_norm(0.3, 1e-3, layout)
+    grads, params = layout.join(tree(grad)), layout.join(tree(param))
+    clipped, _ = clip.update(grads, clip.init(params), params)
+    clipped = layout.split(clipped)
     np.testing.assert_allclose(clipped['x'], expected, rtol=1e-6)
     limit = 0.3 * np.sqrt(3)
     np.testing.assert_allclose(np.linalg.norm(clipped['other']), limit, rtol=1e-6)

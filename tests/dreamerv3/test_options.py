@@ -90,9 +90,10 @@ def trace_agent(config):
     env = factories.make_env(config, 0)
     model = agent.model
     key = jax.random.key(0)
-    state = jax.eval_shape(model.init, key)
+    state = jax.eval_shape(lambda: model.pack(model.init(key)))
+    weights = jax.eval_shape(model.weights, state)
     carry = jax.eval_shape(lambda: model.init_policy(2))
-    params = jax.eval_shape(model.policy_params, state)
+    params = model.policy_params(weights)
     spaces = {**env.obs_space, **env.act_space}
     shapes = lambda lead, names: {
         k: jax.ShapeDtypeStruct((*lead, *spaces[k].shape), spaces[k].dtype)
@@ -105,8 +106,8 @@ def trace_agent(config):
     spaces |= {k: elements.Space(v.dtype, v.shape[1:]) for k, v in outs.items()}
     spaces['consec'] = elements.Space(np.int32)
     batch = shapes((2, 5), model.batch_keys)
-    jax.eval_shape(model.train, state, carry, batch, key)
-    jax.eval_shape(model.report, state, carry, batch, key)
+    jax.eval_shape(model.train, state, weights, carry, batch, key)
+    jax.eval_shape(model.report, state, weights, carry, batch, key)
 
 
 def chains(path, roots):

@@ -7,7 +7,7 @@ import pytest
 
 from dreamerv3 import config
 from dreamerv3.rssm import RSSM, State
-from embodied.jax import nets
+from embodied.jax import nets, recurrence
 
 TOKENS, ACTIONS = 6, 5
 BATCH, LENGTH = 3, 4
@@ -61,6 +61,18 @@ def test_noise_decides_the_samples(dyn, recorded):
     states, logit = observe(dyn, *recorded)
     np.testing.assert_array_equal(states.stoch, recorded[-1] / FORCE)
     assert logit.dtype == jnp.float32
+
+
+def test_samples_and_their_gradients_are_those_of_the_distribution(dyn):
+    rng = np.random.default_rng(1)
+    shape = (BATCH, dyn.stoch, dyn.classes)
+    logit, weight = (jnp.asarray(rng.normal(0, 3, shape), jnp.float32) for _ in '12')
+    gumbel = jnp.asarray(rng.gumbel(size=shape), jnp.float32)
+    ours = lambda x: dyn._sample(recurrence.compute, x, gumbel, jnp.float32)
+    expected = lambda x: dyn.dist(x).sample_onehot(gumbel)
+    np.testing.assert_allclose(ours(logit), expected(logit), atol=1e-6)
+    grad = lambda fn: jax.grad(lambda x: (weight * fn(x)).sum())(logit)
+    np.testing.assert_allclose(grad(ours), grad(expected), atol=1e-6)
 
 
 def test_a_sequence_is_its_steps_one_after_the_other(dyn, recorded):

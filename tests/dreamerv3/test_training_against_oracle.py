@@ -73,7 +73,8 @@ class Training:
         noise = model._imag_noise(jax.random.split(self.key)[1], (BATCH, LENGTH))
         flat = lambda x: x.reshape(-1, *x.shape[2:])
         start = State(flat(self.deter), flat(self.stoch))
-        states, acts = jax.jit(behavior.imagine)(nets.dyn, nets.policy, start, noise)
+        rollout = jax.jit(behavior.imagine)(nets.dyn, nets.policy, start, noise)
+        states, acts = jax.tree.map(lambda x: x.swapaxes(0, 1), rollout)
         # The oracle wants an action for the last state too, which counts nowhere.
         repeat_last = lambda x: np.concatenate([x, x[:, -1:]], 1)
         return {

@@ -249,6 +249,24 @@ def test_acting_goes_on_with_the_parameters_of_before():
     assert np.all(np.isfinite(acts['act']))
 
 
+def test_acting_on_a_device_of_its_own_gives_the_same_actions():
+    agent, same = make(policy_device=jax.devices('cpu')[0]), make()
+    train(agent, range(2))
+    train(same, range(2))
+    table = agent.init_table(3)
+    table, acts, _ = agent.policy_rows(table, np.array([1, 2]), OBS)
+    _, expected, _ = same.policy_rows(same.init_table(3), np.array([1, 2]), OBS)
+    np.testing.assert_array_equal(acts['act'], expected['act'])
+
+
+def test_programs_that_were_prepared_are_the_ones_that_run():
+    agent = make()
+    agent.prepare(2, 3, 3)
+    train(agent, range(2))
+    agent.report(agent.init_report(2), batch(9))
+    assert sorted(x.program for x in agent.compiled) == ['report', 'train']
+
+
 # Checkpoints
 
 

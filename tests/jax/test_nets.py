@@ -22,7 +22,7 @@ def build(make, seed=0):
         (lambda init: nets.Linear(init, 300, 400), (300, 400), 300),
         (lambda init: nets.BlockLinear(init, 800, 1600, 8), (8, 100, 200), 800),
         (lambda init: nets.Conv(init, 16, 64), (5, 5, 16, 64), 25 * 16),
-        (lambda init: nets.Conv(init, 16, 64, upsample=True), (5, 5, 16, 64), 25 * 16),
+        (lambda init: nets.Conv(init, 16, 64, 'up'), (5, 5, 16, 64), 25 * 16),
     ],
     ids=['linear', 'block linear', 'conv', 'upsampling conv'],
 )
@@ -95,8 +95,8 @@ def test_norm_keeps_its_statistics_in_float32():
         lambda init: nets.BlockLinear(init, 4, 6, 2),
         lambda init: nets.Layer(init, 4, 6),
         lambda init: nets.Conv(init, 4, 6),
-        lambda init: nets.ConvLayer(init, 4, 6, pool=True),
-        lambda init: nets.ConvLayer(init, 4, 6, upsample=True),
+        lambda init: nets.ConvLayer(init, 4, 6, 'down'),
+        lambda init: nets.ConvLayer(init, 4, 6, 'up'),
     ],
     ids=['linear', 'block linear', 'layer', 'conv', 'pooled', 'upsampled'],
 )
@@ -119,36 +119,49 @@ def test_convolution_correlates_with_zero_padding():
     ]
 
 
-def test_pooling_takes_the_largest_of_four():
+def test_pooled_convolution_takes_the_largest_of_four():
     image = jnp.array([[1.0, 2, 0, 0], [4, 3, 0, 9]]).reshape(1, 2, 4, 1)
-    assert nets.max_pool(image)[0, :, :, 0].tolist() == [[4.0, 9.0]]
+    kernel = jnp.zeros((5, 5, 1, 1)).at[2, 2].set(1.0)
+    layer = build(lambda init: nets.Conv(init, 1, 1, 'down'))
+    layer = _replace(layer, kernel=kernel, bias=jnp.array([0.5]))
+    assert layer(image)[0, :, :, 0].tolist() == [[4.5, 9.5]]
 
 
-def test_pooled_layer_pools_before_it_normalizes():
-    layer = build(lambda init: nets.ConvLayer(init, 2, 3, pool=True))
-    x = jax.random.normal(jax.random.key(0), (1, 4, 4, 2))
-    pooled = nets.max_pool(layer.conv(x))
-    np.testing.assert_allclose(layer(x), jax.nn.silu(layer.norm(pooled)), rtol=1e-6)
+def test_gradients_of_pooling_go_to_the_first_of_equals():
+    x = jnp.array([[3.0, 5], [5, 5]]).reshape(1, 1, 2, 1, 2, 1)
+    grad = jax.grad(lambda x: convs._largest(x, (2, 4)).sum())(x)
+    assert grad.reshape(2, 2).tolist() == [[0.0, 1.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ('height', 'width', 'inp', 'out'), [(2, 2, 1, 1), (4, 6, 3, 2), (6, 4, 8, 3)]
+)
+def test_pooled_convolution_is_convolution_and_pooling(height, width, inp, out):
+    def slow(x, kernel):
+        y = convs.conv(x, kernel)
+        return y.reshape(2, height // 2, 2, width // 2, 2, out).max((2, 4))
+
+    _compare(convs.pooled_conv, slow, (2, height, width, inp), out)
 
 
 @pytest.mark.parametrize(
     ('height', 'width', 'inp', 'out'), [(1, 1, 1, 1), (3, 3, 2, 3), (4, 6, 3, 2)]
 )
 def test_upsampled_convolution_is_repetition_and_convolution(height, width, inp, out):
+    slow = lambda x, kernel: convs.conv(x.repeat(2, 1).repeat(2, 2), kernel)
+    _compare(convs.upsampled_conv, slow, (2, height, width, inp), out)
+
+
+def _compare(fast, slow, shape, out):
+    """Values and gradients of two forms of a 5x5 convolution."""
     keys = jax.random.split(jax.random.key(0), 3)
-    x = jax.random.normal(keys[0], (2, height, width, inp))
-    kernel = jax.random.normal(keys[1], (5, 5, inp, out))
-    weight = jax.random.normal(keys[2], (2, 2 * height, 2 * width, out))
-
-    def slow(x, kernel):
-        return convs.conv(x.repeat(2, 1).repeat(2, 2), kernel)
-
-    score = lambda fn: lambda *args: (weight * fn(*args)).sum()
-    fast = convs.upsampled_conv
+    x = jax.random.normal(keys[0], shape)
+    kernel = jax.random.normal(keys[1], (5, 5, shape[-1], out))
+    weight = jax.random.normal(keys[2], slow(x, kernel).shape)
     np.testing.assert_allclose(fast(x, kernel), slow(x, kernel), rtol=1e-4, atol=1e-4)
+    score = lambda fn: lambda *args: (weight * fn(*args)).sum()
     grad = lambda fn: jax.jit(jax.grad(score(fn), (0, 1)))(x, kernel)
-    ours, expected = grad(fast), grad(slow)
-    for one, two in zip(ours, expected, strict=True):
+    for one, two in zip(grad(fast), grad(slow), strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4)
 
 

@@ -1,4 +1,4 @@
-"""State as named flat lists, scalars as one vector, and the choice of platform."""
+"""State as named flat lists, programs compiled ahead of time, choice of devices."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +7,8 @@ import pytest
 
 from embodied.core.errors import CheckpointError, ConfigError
 from embodied.jax import nets
-from embodied.jax.programs import Packer, Tree, setup
+from embodied.jax.programs import Compiler, Program, choose_device, setup
+from embodied.jax.tree import Packer, Tree
 
 
 def tree():
@@ -130,3 +131,61 @@ def test_setup_creates_the_folder_of_compiled_programs(tmp_path):
     finally:
         for name, value in before.items():
             jax.config.update(name, value)
+
+
+def test_a_program_is_compiled_once_per_signature():
+    compiler, traced = Compiler(), []
+
+    def double(x):
+        traced.append(x.shape)
+        return 2 * x
+
+    program = Program('double', compiler, double)
+    for size in (2, 3, 2, 2):
+        assert program(size, np.ones(size, np.float32)).tolist() == [2.0] * size
+    assert traced == [(2,), (3,)]
+    assert [x.program for x in compiler.log] == ['double', 'double']
+    assert all(x.seconds > 0 for x in compiler.log)
+
+
+def test_a_program_that_was_prepared_is_not_compiled_again():
+    compiler, traced = Compiler(), []
+
+    def double(x):
+        traced.append(x.shape)
+        return 2 * x
+
+    program = Program('double', compiler, double)
+    program.prepare('two', jax.ShapeDtypeStruct((2,), jnp.float32))
+    assert program('two', np.ones(2, np.float32)).tolist() == [2.0, 2.0]
+    assert traced == [(2,)]
+    assert len(compiler.log) == 1
+
+
+def test_an_error_of_a_program_that_was_prepared_reaches_the_caller():
+    def broken(x):
+        raise ValueError('broken on purpose')
+
+    program = Program('broken', Compiler(), broken)
+    program.prepare(1, jax.ShapeDtypeStruct((1,), jnp.float32))
+    with pytest.raises(ValueError, match='on purpose'):
+        program(1, np.ones(1, np.float32))
+
+
+def test_arguments_can_be_donated():
+    program = Program('add', Compiler(), lambda x, y: x + y, donate=(0,))
+    given = jnp.ones(1000)
+    program(1000, given, jnp.ones(1000))
+    assert given.is_deleted()
+
+
+@pytest.mark.parametrize('name', ['gpu', '7', '-1'])
+def test_devices_that_are_not_there_are_refused(name):
+    with pytest.raises(ConfigError, match=f"policy_devices='{name}'.*below 1"):
+        choose_device(name)
+
+
+def test_devices_are_chosen_by_name_or_number():
+    assert choose_device('') is None
+    assert choose_device('cpu') == jax.devices('cpu')[0]
+    assert choose_device('0') == jax.devices()[0]

@@ -24,8 +24,16 @@ class Toy(Model):
         noise = jax.random.normal(key, (3,))
         return {'params': {'mean': noise, 'bias': jnp.zeros(())}, 'steps': jnp.int32(0)}
 
-    def policy_params(self, state):
-        return {'mean': state['params']['mean']}
+    def weights(self, state):
+        return state['params']
+
+    def policy_params(self, weights):
+        return {'mean': weights['mean']}
+
+    def batch_shapes(self, batch, length):
+        lead = (batch, self.context + length)
+        shape = lambda *rest: jax.ShapeDtypeStruct((*lead, *rest), jnp.float32)
+        return {'x': shape(3), 'y': shape()}
 
     def init_policy(self, batch):
         return jnp.zeros((batch, 3))
@@ -38,7 +46,7 @@ class Toy(Model):
     def init_train(self, batch):
         return jnp.zeros((batch, 3))
 
-    def train(self, state, carry, batch, key):
+    def train(self, state, weights, carry, batch, key):
         params, steps = state['params'], state['steps']
         trained = batch['x'][:, self.context :]
         error = params['mean'] - trained
@@ -54,7 +62,7 @@ class Toy(Model):
             {'loss/zeta': losses['zeta'], 'steps': steps},
         )
 
-    def report(self, state, carry, batch, key):
+    def report(self, state, weights, carry, batch, key):
         metrics = {
             'noise': jax.random.normal(key, ()),
             'picture': jnp.zeros((4, 4, 3), jnp.uint8),

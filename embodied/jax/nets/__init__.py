@@ -1,6 +1,6 @@
 """Network layers: float32 parameters, computation in the dtype of the input."""
 
-from .conv import Conv, ConvLayer, max_pool
+from .conv import Conv, ConvLayer
 from .init import Init, build
 from .linear import BlockLinear, Linear
 from .mlp import MLP, Layer
@@ -16,5 +16,4 @@ __all__ = [
     'MLP',
     'RMSNorm',
     'build',
-    'max_pool',
 ]

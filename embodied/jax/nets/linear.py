@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from .init import Init
 
-__all__ = ['BlockLinear', 'Linear']
+__all__ = ['BlockLinear', 'Linear', 'multiply']
 
 
 class Linear(eqx.Module):
@@ -39,6 +39,11 @@ class BlockLinear(eqx.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         return block_matmul(x, self.kernel) + self.bias.astype(x.dtype)
+
+
+def multiply(x: jax.Array, kernel: jax.Array) -> jax.Array:
+    """x [..., i] and kernel [i, o], or x [..., G * i] and kernel [G, i, o]."""
+    return x @ kernel if kernel.ndim == 2 else block_matmul(x, kernel)
 
 
 def block_matmul(x: jax.Array, kernel: jax.Array) -> jax.Array:

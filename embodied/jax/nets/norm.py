@@ -4,7 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-__all__ = ['RMSNorm']
+__all__ = ['RMSNorm', 'mean_square', 'normalize']
 
 EPS = 1e-4
 
@@ -18,6 +18,15 @@ class RMSNorm(eqx.Module):
         self.scale = jnp.ones(size, jnp.float32)
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        x32 = x.astype(jnp.float32)
-        power = jnp.square(x32).mean(-1, keepdims=True)
-        return (x32 * jax.lax.rsqrt(power + EPS) * self.scale).astype(x.dtype)
+        return normalize(x, self.scale, mean_square(x))
+
+
+def mean_square(x: jax.Array) -> jax.Array:
+    """[..., D] -> [..., 1] float32."""
+    return jnp.square(x.astype(jnp.float32)).mean(-1, keepdims=True)
+
+
+def normalize(x: jax.Array, scale: jax.Array, power: jax.Array) -> jax.Array:
+    """x with the mean square that it is known to have divided out, times scale."""
+    x32 = x.astype(jnp.float32)
+    return (x32 * jax.lax.rsqrt(power + EPS) * scale).astype(x.dtype)

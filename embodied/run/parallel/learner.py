@@ -71,6 +71,7 @@ class Learner:
         self._begin = time.monotonic()
         self.finished = False  # in a session before this one
         self._compiled: set[str] = set()  # programs that were called
+        self._noted = 0  # programs whose compile time was written down
         self.checkpoint = open_checkpoint(settings, 'agent')
         self.checkpoint.add('learner', self)
         self.checkpoint.add('agent', agent, frozen=True)
@@ -98,6 +99,14 @@ class Learner:
             self.save_if_due()
         self.finish()
 
+    def prepare(self) -> None:
+        """Lets an agent that can compile its programs while replay fills."""
+        prepare = getattr(self.agent, 'prepare', None)
+        if prepare is not None:
+            x = self.settings
+            reports = x.report_length if x.report_every else 0
+            prepare(x.batch_size, x.batch_length, reports)
+
     def restore(self) -> None:
         """Continues this run, or begins it, maybe with the agent of another one."""
         if restore(self.checkpoint, self.agent, self.settings, self.note):
@@ -107,6 +116,7 @@ class Learner:
             self.saves.save_agent(self.session.steps)
 
     def begin(self) -> None:
+        self.prepare()
         threading.Thread(target=self._watch, name='limits', daemon=True).start()
         self.peers.start(self.trained)
         self.measure_speed()
@@ -159,6 +169,7 @@ class Learner:
         self.saves.advance(self.session.steps)
 
     def log(self) -> None:
+        self.note_compiled()
         self.send({**self.train_metrics.result(), 'updates': self.updates}, 'train')
         self.send(self.measure_speed(), 'fps')
         self.send(self.measure_loop(), 'learner')
@@ -235,6 +246,14 @@ class Learner:
     def note(self, event: str, **details: Any) -> None:
         with contextlib.closing(EventFile(self.settings.logdir)) as events:
             events.add(event, step=self.session.steps, **details)
+
+    def note_compiled(self) -> None:
+        """Writes down what the agent has compiled since the last time, if it tells."""
+        new = list(getattr(self.agent, 'compiled', ()))[self._noted :]
+        self._noted += len(new)
+        for program, seconds, cached in new:
+            details = {'seconds': round(seconds, 1), 'cached': cached}
+            self.note('compiled', program=program, **details)
 
     def _compiling(self, program: str) -> str:
         """What the supervisor is told: the first call of a program compiles it."""

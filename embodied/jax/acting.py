@@ -1,0 +1,72 @@
+"""Acting: the policy on rows of a table of carries, one program per number of rows."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from embodied.core import base
+
+from .programs import Compiler, Program
+from .rows import Rows
+
+__all__ = ['RowPolicy']
+
+ROW, COUNT, ACT, OUT = 'row', 'count', 'act', 'out'
+
+# policy(params, carry, obs, count) -> carry, acts, outs
+Policy = Callable[[Any, Any, Any, Any], tuple[Any, Any, Any]]
+
+
+class RowPolicy:
+    """Compiles itself at the first call for each number and kind of rows.
+
+    Rows, observations and the number of the call go to the device in one transfer;
+    acts and outs come back in one.
+    """
+
+    def __init__(self, policy: Policy, compiler: Compiler):
+        self._policy, self._compiler = policy, compiler
+        self._programs: dict[tuple, tuple[Program, dict[str, Rows]]] = {}
+
+    def __call__(
+        self,
+        params: list[jax.Array],
+        table: base.Carry,
+        rows: base.Array,
+        obs: base.Batch,
+        count: np.uint32,
+    ) -> tuple[base.Carry, base.Batch, base.Batch]:
+        """The table is donated."""
+        given: dict[tuple, Any] = {
+            (ROW,): np.asarray(rows, np.int32),
+            (COUNT,): np.full(len(rows), count, np.uint32),
+            **{('obs', k): v for k, v in obs.items()},
+        }
+        inputs = Rows(given)
+        key = (len(rows), inputs.signature)
+        if key not in self._programs:
+            self._programs[key] = self._make(inputs)
+        program, results = self._programs[key]
+        table, data = program(key, params, table, inputs.join(given))
+        values = results['rows'].split(np.asarray(data))
+        part = lambda kind: {k[1]: v for k, v in values.items() if k[0] == kind}
+        return table, part(ACT), part(OUT)
+
+    def _make(self, inputs: Rows) -> tuple[Program, dict[str, Rows]]:
+        results: dict[str, Rows] = {}  # known once the program has been traced
+
+        def function(params, table, data):
+            given = inputs.split_on_device(data)
+            rows, count = given.pop((ROW,)), given.pop((COUNT,))[0]
+            obs = {k[1]: v for k, v in given.items()}
+            carry = jax.tree.map(lambda x: x[rows], table)
+            carry, acts, outs = self._policy(params, carry, obs, count)
+            table = jax.tree.map(lambda x, new: x.at[rows].set(new), table, carry)
+            values = {(ACT, k): v for k, v in acts.items()}
+            values |= {(OUT, k): v for k, v in outs.items()}
+            results['rows'] = Rows(values)
+            return table, results['rows'].join_on_device(values)
+
+        return Program('policy', self._compiler, function, donate=(1,)), results

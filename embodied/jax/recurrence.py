@@ -1,0 +1,121 @@
+"""Recurrence: a loop over time whose gradients are mostly taken outside of it.
+
+Differentiating a scan saves dozens of intermediate arrays in every step, and adds up
+the gradient of every parameter step by step. Here the forward loop saves the states
+only. What is expensive in a step is then computed again for all steps in one go, with
+large matrices; the backward loop uses it to find the gradients of the states; and from
+these one more large step over all times gives the gradients of everything else.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+__all__ = ['Memo', 'compute', 'scan', 'unroll']
+
+GPU_UNROLL = 8
+
+# memo(name, function, x, *constants) is function(x, *constants), maybe known already.
+Memo: TypeAlias = Callable[..., jax.Array]
+# step(memo, params, carry, x, fixed) -> carry, y
+Step: TypeAlias = Callable[[Memo, Any, Any, Any, Any], tuple[Any, Any]]
+
+
+def compute(name: str, function: Any, x: jax.Array, *constants: Any) -> jax.Array:
+    """The memo that remembers nothing, to use a step outside of a loop."""
+    return function(x, *constants)
+
+
+def unroll(length: int) -> int:
+    """Steps per iteration of a compiled loop, a divisor of its length.
+
+    Launching costs time on a GPU, compiling on a CPU.
+    """
+    most = GPU_UNROLL if jax.default_backend() == 'gpu' else 1
+    return next(n for n in range(most, 0, -1) if length % n == 0)
+
+
+def scan(step: Step, params: Any, carry: Any, xs: Any, fixed: Any) -> tuple[Any, Any]:
+    """Carries and outputs [T, ...] of a step that says through memo what is expensive.
+
+    The step must work on any number of leading dimensions, and use nothing but its
+    arguments. Names are used once per step; constants depend on params alone, or need
+    no gradient. xs, fixed: inputs [T, ...]; `fixed` gets no gradient.
+    """
+    return _scan_states(step, params, carry, xs, fixed)
+
+
+def _scan(step, params, carry, xs, fixed):
+    def body(carry, inputs):
+        carry, y = step(compute, params, carry, *inputs)
+        return carry, (carry, y)
+
+    inputs = (xs, fixed)
+    return jax.lax.scan(body, carry, inputs, unroll=unroll(_length(inputs)))[1]
+
+
+def _forward(step, params, carry, xs, fixed):
+    carries, ys = _scan(step, params, carry, xs, fixed)
+    return (carries, ys), (carries, params, carry, xs, fixed)
+
+
+def _backward(step, residuals, grads):
+    carries, params, carry, xs, fixed = residuals
+    shift = lambda first, rest: jnp.concatenate([first[None], rest[:-1]])
+    before = jax.tree.map(shift, carry, carries)
+
+    def all_steps(params, xs):
+        known = {}
+
+        def record(name, function, x, *constants):
+            known[name] = function(x, *constants)
+            return known[name]
+
+        return step(record, params, before, xs, fixed), known
+
+    _, pullback, known = jax.vjp(all_steps, params, xs, has_aux=True)
+
+    def body(later, inputs):
+        (grad_carry, grad_y), before, known, xs, fixed = inputs
+        recall = lambda name, *args: _recall(args[0], known[name], *args[1:])
+        one_step = lambda carry: step(recall, params, carry, xs, fixed)
+        total = jax.tree.map(jnp.add, grad_carry, later)
+        (earlier,) = jax.vjp(one_step, before)[1]((total, grad_y))
+        return earlier, total
+
+    inputs = (grads, before, known, xs, fixed)
+    zeros = jax.tree.map(jnp.zeros_like, carry)
+    first, totals = jax.lax.scan(
+        body, zeros, inputs, reverse=True, unroll=unroll(_length(inputs))
+    )
+    grad_params, grad_xs = pullback((totals, grads[1]))
+    return grad_params, first, grad_xs, None
+
+
+_scan_states = jax.custom_vjp(_scan, nondiff_argnums=(0,))
+_scan_states.defvjp(_forward, _backward)
+
+
+def _length(inputs: Any) -> int:
+    return jax.tree.leaves(inputs)[0].shape[0]
+
+
+def _recall(function, value, x, *constants):
+    """function(x, *constants), whose value is known; only x gets a gradient."""
+
+    @jax.custom_vjp
+    def known(value, x, constants):
+        return value
+
+    def forward(value, x, constants):
+        return value, (x, constants)
+
+    def backward(residuals, grad):
+        x, constants = residuals
+        (grad_x,) = jax.vjp(lambda x: function(x, *constants), x)[1](grad)
+        return None, grad_x, None
+
+    known.defvjp(forward, backward)
+    return known(value, x, constants)
