@@ -26,7 +26,7 @@ from .links import Line
 from .mailbox import Mailbox
 from .packing import pack, unpack_value
 from .shared_line import SharedLine
-from .slabs import SlabPool, SlabReader
+from .slabs import SlabGone, SlabPool, SlabReader
 from .unix_line import UnixLine
 from .wire import REPEAT, Kind, Parcel
 from .zmq_line import ZmqLine
@@ -305,6 +305,8 @@ class WireClient(Client):
             value = unpack_value(parcel, self._reader)
             if parcel.kind == Kind.ERROR:
                 value, error = None, RemoteError(value['message'], value['text'])
+        except SlabGone:
+            return  # With its server; the request is sent again to the next one.
         except (MessageError, TypeError, KeyError) as e:
             error = MessageError(f'Unreadable answer: {e}')
         self._finish(parcel.number, value, error)

@@ -24,7 +24,7 @@ from .errors import MessageError
 from .messages import LARGE
 from .wire import INLINE, Place
 
-__all__ = ['Probe', 'SlabPool', 'SlabReader', 'supported']
+__all__ = ['Probe', 'SlabGone', 'SlabPool', 'SlabReader', 'supported']
 
 PREFIX = 'dreamer-slab'
 ALIGN = 64  # bytes; JAX aliases buffers aligned like this
@@ -38,6 +38,10 @@ LOCAL = object()  # holder of slabs whose arrays live in the sending process
 def supported() -> bool:
     """Whether this platform has sealed memory files."""
     return sys.platform == 'linux' and hasattr(os, 'memfd_create')
+
+
+class SlabGone(MessageError):
+    """The sender has ended, or given up the connection that a message came over."""
 
 
 class Slab:
@@ -283,6 +287,8 @@ def map_slab(pid: int, fd: int, size: int) -> mmap.mmap:
             return mmap.mmap(own, size, prot=mmap.PROT_READ)
         finally:
             os.close(own)
+    except (FileNotFoundError, ProcessLookupError) as e:
+        raise SlabGone(f'{path} is gone.') from e
     except OSError as e:
         raise MessageError(f'{path} cannot be mapped: {e}') from e
 

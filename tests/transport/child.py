@@ -24,6 +24,7 @@ def server(addr: str, backend: str = 'zmq') -> None:
     serving.bind('count', count)
     serving.bind('once', count, once=True)
     serving.bind('pid', os.getpid)
+    serving.bind('told', lambda x: (x, None), lambda _: print('told', flush=True))
     serving.bind_batched('rows', lambda x: 2 * x, batch=4)
     serving.start(block=False)
     print('ready', flush=True)

@@ -65,6 +65,19 @@ def test_large_arrays_are_sent_again_after_a_restart(child, connect, addr):
         np.testing.assert_array_equal(future.result(DEADLINE), array)
 
 
+def test_an_answer_that_died_with_its_server_is_asked_for_again(child, connect, addr):
+    """Its arrays lie in memory of a process that is gone when somebody reads it."""
+    server = started(child('server', addr))
+    client = connect()
+    array = np.arange(3_000_000, dtype=np.uint8)
+    future = client.told(array)
+    assert server.stdout.readline() == 'told\n'
+    server.kill()
+    server.wait()
+    started(child('server', addr))
+    np.testing.assert_array_equal(future.result(DEADLINE), array)
+
+
 def test_without_resend_a_lost_server_ends_the_calls(backend, child, connect, addr):
     server = started(child('server', addr, backend))
     client = connect(transport=backend, resend=False)
