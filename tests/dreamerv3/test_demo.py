@@ -20,7 +20,7 @@ FLAGS = ['--configs', 'tiny', 'demo', 'debug', r'--.*\.mults', '2', '4']
 FLAGS += ['--run.steps', '400', '--run.log_every', '0.5', '--agent.report_videos', '3']
 # Not of this run: only other scripts or environments write these.
 OTHERS = ('loop/', 'eval', 'actor_eval/', 'episode/log/', 'episode/abandoned')
-OTHERS += ('episode/timeouts', 'episode/torn')
+OTHERS += ('episode/timeouts', 'episode/torn', 'usage/memory', 'usage/children')
 
 
 @pytest.fixture(scope='module')
@@ -75,20 +75,38 @@ def test_demo_folder_is_that_of_a_run(logdir):
     assert read_records(logdir / 'metrics.jsonl')[-1]['step'] >= 400
 
 
-def test_documented_metrics_are_those_that_a_run_writes(logdir):
-    written = set()
-    for record in read_records(logdir / 'metrics.jsonl'):
-        written |= record.keys() - {'step', 'time'}
+def written_in(logdir):
+    records = read_records(logdir / 'metrics.jsonl')
+    return {name for record in records for name in record} - {'step', 'time'}
+
+
+def matches(written):
+    """Names among those written, by the documented name that stands for them."""
     table = METRICS.read_text().split('## Names')[1].split('\n## ')[0]
     names = re.findall(r'^\| `([^`]+)` \|', table, re.MULTILINE)
     to_regex = lambda name: re.sub(r'<\w+>', '.+', re.escape(name))
     patterns = {name: re.compile(to_regex(name)) for name in names}
-    found = {
+    return {
         name: {m for m in written if p.fullmatch(m)} for name, p in patterns.items()
     }
+
+
+def test_documented_metrics_are_those_that_a_run_writes(logdir):
+    written = written_in(logdir)
+    found = matches(written)
     assert sorted(written - set().union(*found.values())) == []
     unseen = [name for name, matches in found.items() if not matches]
     assert [name for name in unseen if not name.startswith(OTHERS)] == []
+
+
+def test_metrics_of_a_single_process_are_documented(tmp_path):
+    flags = ['--configs', 'tiny', '--random_agent', '--run.envs', '2', '--run.debug']
+    flags += ['--run.steps', '600', '--run.eval_every', '200', '--run.eval_envs', '1']
+    flags += ['--logger.outputs', 'jsonl', '--logdir', str(tmp_path)]
+    assert main(['train_eval', *flags]) == 0
+    written = written_in(tmp_path)
+    assert written >= {'loop/envs', 'run/seconds', 'replay/train_ratio', 'eval/score'}
+    assert sorted(written - set().union(*matches(written).values())) == []
 
 
 def test_preset_fits_into_five_minutes():

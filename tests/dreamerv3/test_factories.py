@@ -14,6 +14,7 @@ from dreamerv3 import config as config_lib
 from dreamerv3 import factories
 from embodied.core.errors import ConfigError
 from embodied.logging import read_records
+from embodied.run.parallel.status import StatusFile
 
 
 def resolve(line=''):
@@ -190,6 +191,18 @@ def test_quiet_means_nothing_on_the_terminal(tmp_path, capfd):
     logger.add({'x': 1.0})
     logger.close()
     assert capfd.readouterr() == ('', '')
+
+
+def test_terminal_counts_the_restarts_that_the_launcher_reports(tmp_path, capfd):
+    logger = factories.make_logger(resolve(f'--logdir {tmp_path}'))
+    roles = {'agent': {'restarts': 2}, 'replay': {'restarts': 1}}
+    for number, known in enumerate(({}, roles)):
+        StatusFile(tmp_path, epoch=1).write('running', known)
+        logger.add({'x': 1.0})
+        logger.write()
+        line = capfd.readouterr().out
+        assert ('restarts 3' in line) == bool(number), line
+    logger.close()
 
 
 def test_output_that_fails_is_noted_in_the_folder(tmp_path, capfd):
