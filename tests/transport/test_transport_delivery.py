@@ -172,8 +172,9 @@ def test_batched_methods_answer_repeats_too(serve, connect):
 
 
 def test_the_last_reply_of_a_server_is_not_lost(addr):
-    for size in (10, 3_000_000):
-        options = {'settings': transport.Settings(slab_bytes=0)}
+    for size in (10, 300_000):
+        settings = transport.Settings(slab_bytes=0, grace=DEADLINE)
+        options = {'settings': settings}
         for _ in range(10):
             server = transport.Server(addr, **options)
             entered = threading.Event()
