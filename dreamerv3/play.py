@@ -87,11 +87,17 @@ def _show(
     frames: Iterator[tuple[np.ndarray, float, bool]], title: str, fps: int
 ) -> None:
     """Plays until the window is closed."""
-    import tkinter
+    advice = 'Write a video instead, with --out FILE.gif.'
+    try:
+        import tkinter
 
-    from PIL import ImageTk
-
-    window = tkinter.Tk()
+        from PIL import ImageTk
+    except ImportError as error:
+        raise ConfigError(f'This Python opens no windows: {error}. {advice}') from error
+    try:
+        window = tkinter.Tk()
+    except tkinter.TclError as error:
+        raise ConfigError(f'No window can be opened: {error}. {advice}') from error
     window.title(title)
     label = tkinter.Label(window, compound='top', font='TkFixedFont')
     label.pack()

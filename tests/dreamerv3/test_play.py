@@ -29,6 +29,12 @@ def test_without_display_a_gif_is_written_into_the_folder(catch_run, tmp_path, c
         assert 8 < film.n_frames <= 16
 
 
+def test_display_that_does_not_answer_is_explained(catch_run, monkeypatch, capsys):
+    monkeypatch.setenv('DISPLAY', ':987')
+    assert main(['play', str(catch_run), *FLAGS]) == 2
+    assert '--out FILE.gif' in capsys.readouterr().err
+
+
 def test_mp4_is_written_where_it_is_asked_for(catch_run, tmp_path):
     out = tmp_path / 'new' / 'film.mp4'
     assert main(['play', str(catch_run), '--greedy', '--out', str(out), *FLAGS]) == 0
