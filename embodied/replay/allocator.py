@@ -13,6 +13,11 @@ GIGABYTE = 10**9
 SEGMENT_BYTES = 256 * 2**20
 # Bounds are kept by freeing whole segments, so a bounded replay has at least as many.
 SEGMENTS_PER_BOUND = 8
+# So many chunks of large rows share a segment: streams that end early waste little, and
+# those that write at once mostly write to one file. A chunk still holds some sequences.
+CHUNKS_PER_SEGMENT = 64
+MIN_CHUNK = 128  # steps
+PADDING = 2**15  # bytes of a chunk between its columns, at most in the usual case
 
 
 class Allocator:
@@ -59,8 +64,7 @@ class Allocator:
     def prepare(self, schema: Schema) -> None:
         """Fixes the schema and how many chunks a segment holds."""
         self.schema = schema
-        fitting = max(1, SEGMENT_BYTES // max(1, schema.row_bytes))
-        self.chunksize = min(self.chunksize, fitting)
+        self.chunksize = min(self.chunksize, _fitting(schema.row_bytes))
         self.widest = max(self.widest, self.chunksize)
         self._chunks = 1
         self._chunks = max(1, SEGMENT_BYTES // self.segment_bytes)
@@ -149,3 +153,9 @@ class Allocator:
     def _too_coarse(self) -> bool:
         assert self.max_bytes is not None
         return self.segment_bytes * SEGMENTS_PER_BOUND > self.max_bytes
+
+
+def _fitting(row_bytes: int) -> int:
+    """Most steps of a chunk."""
+    share = SEGMENT_BYTES // CHUNKS_PER_SEGMENT - PADDING
+    return max(1, min(SEGMENT_BYTES // row_bytes, max(MIN_CHUNK, share // row_bytes)))

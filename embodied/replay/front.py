@@ -7,7 +7,7 @@ from embodied.core.base import Array, Batch
 from .schema import ORDER, SERIAL
 from .segment import Segment
 
-__all__ = ['Front', 'FrontPart']
+__all__ = ['Front', 'FrontPart', 'as_slice']
 
 
 class FrontPart(NamedTuple):
@@ -59,3 +59,9 @@ class Front:
         self.next = after
         self.room -= 1
         return at
+
+
+def as_slice(which: Array) -> Array | slice:
+    """The same selection without a copy of what it selects, if there are no gaps."""
+    first, last = int(which[0]), int(which[-1])
+    return slice(first, last + 1) if last - first + 1 == len(which) else which

@@ -14,7 +14,7 @@ from embodied.core.base import Array, Batch
 from embodied.core.errors import ReplayError
 
 from .allocator import Allocator
-from .front import Front, FrontPart
+from .front import Front, FrontPart, as_slice
 from .index import NONE, Index, join, split
 from .schema import ORDER, VERSION, Schema
 from .segment import LOST, Segment
@@ -312,7 +312,7 @@ class Store:
             return Front(workers, slots, ordinals, full, size, [])
         fills = self.index.fills(ordinals)
         parts = [
-            FrontPart(segment, which if len(which) < len(slots) else slice(None), at)
+            FrontPart(segment, as_slice(which), at)
             for segment, which, at, _ in self.groups(join(ordinals, fills))
         ]
         self._front = Front(workers, slots, ordinals, fills, size, parts)
