@@ -237,7 +237,7 @@ def _times(call: Callable[[], Any], seconds: float) -> list[float]:
 
 def _spaces(size: str) -> tuple[dict[str, Any], dict[str, Any]]:
     space = elements.Space
-    side = 16 if size in ('tiny', 'debug') else 64
+    side = 16 if size == 'tiny' else 64
     obs = {
         'reward': space(np.float32),
         **{k: space(bool) for k in ('is_first', 'is_last', 'is_terminal')},
