@@ -1,14 +1,17 @@
 """Stop signals: turns the first SIGINT or SIGTERM into a wish to end cleanly."""
 
+import contextlib
 import signal
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
 __all__ = ['StopSignals']
 
 WATCHED = (signal.SIGINT, signal.SIGTERM)
+WAKE = signal.SIGURG  # which nobody minds
 
 
 class StopSignals:
@@ -28,9 +31,11 @@ class StopSignals:
         self.received: str | None = None
         self._notify = notify
         self._previous: dict[int, Any] = {}
+        self._waking = contextlib.ExitStack()
 
     def __enter__(self) -> 'StopSignals':
         if threading.current_thread() is threading.main_thread():
+            self._waking.enter_context(_waking_the_main_thread())
             for number in WATCHED:
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     self._previous[number] = signal.signal(number, self._receive)
@@ -43,6 +48,7 @@ class StopSignals:
         trace: TracebackType | None,
     ) -> None:
         self._restore()
+        self._waking.close()
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number).name
@@ -53,5 +59,36 @@ class StopSignals:
     def _restore(self) -> None:
         while self._previous:
             number, handler = self._previous.popitem()
-            # None: set by code outside of Python, which cannot be put back.
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+            _set_handler(number, handler)
+
+
+@contextlib.contextmanager
+def _waking_the_main_thread() -> Iterator[None]:
+    """Handlers run in the main thread, but the system may hand a signal to any other,
+    and then a main thread that blocks sleeps on."""
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)  # as signal handlers demand
+    handler = signal.signal(WAKE, lambda number, frame: None)
+    previous = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+    main = threading.get_ident()
+
+    def wake() -> None:
+        while number := ours.recv(1):
+            if number[0] in WATCHED:
+                signal.pthread_kill(main, WAKE)
+
+    thread = threading.Thread(target=wake, name='signals', daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(previous)
+        theirs.close()
+        thread.join()
+        ours.close()
+        _set_handler(WAKE, handler)
+
+
+def _set_handler(number: int, handler: Any) -> None:
+    # None: set by code outside of Python, which cannot be put back.
+    signal.signal(number, signal.SIG_DFL if handler is None else handler)

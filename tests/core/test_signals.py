@@ -70,3 +70,30 @@ def test_somebody_who_waits_is_notified_once():
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert names.empty()
+
+
+def test_a_signal_that_reaches_another_thread_wakes_the_main_one():
+    """A system may hand a signal to any thread; only the main one runs handlers."""
+    received: queue.SimpleQueue[str] = queue.SimpleQueue()
+    may_send = threading.Event()
+
+    def take_the_signal():
+        may_send.wait()
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    thread = threading.Thread(target=take_the_signal)
+    thread.start()
+    with StopSignals(notify=received.put):
+        may_send.set()
+        assert received.get(timeout=30) == 'SIGTERM'
+    thread.join()
+
+
+def test_nothing_of_the_context_is_left_behind():
+    before = threading.active_count()
+    handler = signal.getsignal(signal.SIGURG)
+    with StopSignals(), StopSignals():
+        pass
+    assert threading.active_count() == before
+    assert signal.getsignal(signal.SIGURG) is handler
+    assert signal.set_wakeup_fd(-1) == -1
