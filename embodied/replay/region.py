@@ -9,9 +9,10 @@ from embodied.core.base import Array
 
 from .schema import Column
 
-__all__ = ['ALIGN', 'PAGE', 'Region', 'round_up']
+__all__ = ['ALIGN', 'HUGE', 'PAGE', 'Region', 'round_up']
 
 PAGE = 4096
+HUGE = 2**21  # bytes of a large page
 ALIGN = 64  # bytes; one cache line
 # Where columns begin within a page. Buffers that batches are copied to begin near the
 # start of one; with nearly the same offset, a processor takes each load for one of the
@@ -31,9 +32,11 @@ class Region:
         for column in columns:
             self._offsets[column.name] = end
             end += round_up(chunksize * column.nbytes, ALIGN)
-        self._stride = round_up(end, PAGE)
-        self.start = start
-        self.end = start + chunks * self._stride
+        # Chunks that nearly fill large pages get them for themselves.
+        unit = HUGE if -end % HUGE < end // 16 else PAGE
+        self._stride = round_up(end, unit)
+        self.start = round_up(start, unit)
+        self.end = self.start + chunks * self._stride
 
     def __contains__(self, name: str) -> bool:
         return name in self._columns

@@ -21,14 +21,13 @@ import numpy as np
 
 from embodied.core.base import Array
 
-from .region import PAGE, Region, round_up
+from .region import HUGE, PAGE, Region, round_up
 from .schema import PRIORITY, VERSION, Schema
 
 __all__ = ['CHUNK', 'FREE', 'BadSegment', 'Segment', 'SegmentSpec']
 
 MAGIC = b'DRPLSEG2'
 LARGE = 64 * 2**20  # bytes
-HUGE = 2**21  # bytes of a large page
 HEAD = 2**16  # bytes; where header and records lie, as a rule
 FREE = np.iinfo(np.int64).min  # ordinal of a chunk slot that is not in use
 # Versions of rows whose latents are gone and of new ones. Each update adds two, and is
@@ -255,7 +254,11 @@ def _reserve(path: Path, spec: SegmentSpec) -> mmap.mmap:
         else:
             os.truncate(fd, spec.nbytes)
         memory = mmap.mmap(fd, spec.nbytes)
-        _advise(memory, spec.main.end // HUGE * HUGE)
+        edge = spec.main.end // HUGE * HUGE
+        _advise(memory, edge)
+        if hasattr(mmap, 'MADV_RANDOM'):
+            # Reading around the rest would put small pages where large ones belong.
+            memory.madvise(mmap.MADV_RANDOM, edge, spec.nbytes - edge)
         return memory
     except OSError:
         path.unlink()
