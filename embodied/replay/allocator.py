@@ -66,8 +66,7 @@ class Allocator:
         self.schema = schema
         self.chunksize = min(self.chunksize, _fitting(schema.row_bytes))
         self.widest = max(self.widest, self.chunksize)
-        self._chunks = 1
-        self._chunks = max(1, SEGMENT_BYTES // self.segment_bytes)
+        self._chunks = max(1, SEGMENT_BYTES // self._chunk_bytes())
         if self.capacity:
             share = self.capacity // self.chunksize // SEGMENTS_PER_BOUND
             self._chunks = max(1, min(self._chunks, share))
@@ -139,16 +138,21 @@ class Allocator:
         self.segments[number] = segment
         return segment
 
-    def _spec(self, number: int) -> SegmentSpec:
+    def _spec(self, number: int, chunks: int | None = None) -> SegmentSpec:
         assert self.schema is not None
         return SegmentSpec(
             self.schema,
-            self._chunks,
+            chunks or self._chunks,
             self.chunksize,
             self.store_id.hex(),
             number,
             self.latents_in_file,
         )
+
+    def _chunk_bytes(self) -> int:
+        """Bytes that one more chunk adds to a segment."""
+        one, two = (self._spec(0, chunks).nbytes for chunks in (1, 2))
+        return two - one
 
     def _too_coarse(self) -> bool:
         assert self.max_bytes is not None

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from embodied.core.base import Array, Batch
 
 from .schema import ORDER, SERIAL
@@ -42,6 +44,9 @@ class Front:
         self.ordinals = ordinals
         self.next = fills
         self.room = chunksize - int(fills.max())
+        # Streams whose first row in their chunk is still to come: only at the start,
+        # since a new chunk makes a new front.
+        self.begins = np.flatnonzero(fills == 0).tolist()
         self._parts = parts
 
     def write(self, steps: Batch, serials: Array, orders: Array) -> Array:

@@ -106,8 +106,7 @@ class Store:
         orders = np.arange(self.next_order, self.next_order + len(workers))
         indices = front.write(steps, serials, orders)
         positions, starts = self.index.extend(front.ordinals, indices)
-        self._note(front, indices, serials)
-        counts = self.streams.count[front.slots]
+        counts = self._note(front, serials)
         return Appended(positions, starts, counts, evicted + self.trim())
 
     def plan(self, starts: Array, length: int) -> list[Piece]:
@@ -318,13 +317,17 @@ class Store:
         self._front = Front(workers, slots, ordinals, fills, size, parts)
         return self._front
 
-    def _note(self, front: Front, indices: Array, serials: Array) -> None:
+    def _note(self, front: Front, serials: Array) -> Array:
+        """Counts the rows that were written; returns how many each stream has had."""
         self.streams.serial[front.slots] = serials
-        self.streams.count[front.slots] += 1
-        for i in np.flatnonzero(indices == 0).tolist():
+        counts = self.streams.count[front.slots] + 1
+        self.streams.count[front.slots] = counts
+        for i in front.begins:
             heapq.heappush(self._ages, (self.next_order + i, int(front.ordinals[i])))
-        self.next_order += len(indices)
-        self.rows += len(indices)
+        front.begins = []
+        self.next_order += len(serials)
+        self.rows += len(serials)
+        return counts
 
     def _evict_rows(self, count: int) -> list[Evicted]:
         evicted = []
