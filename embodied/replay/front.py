@@ -19,6 +19,14 @@ class FrontPart(NamedTuple):
     which: Array | slice
     slots: Array
 
+    def write(self, rows: Batch, place: tuple[Array, Array], fills: Array) -> None:
+        columns = self.segment.columns
+        for name, value in rows.items():
+            columns[name][place] = value
+        # After the data: a row that is torn by a crash does not count.
+        self.segment.table['committed'][self.slots] = fills
+        self.segment.dirty = True
+
 
 class Front:
     """Made for one set of streams and good until one of their chunks is full or gone.
@@ -52,15 +60,15 @@ class Front:
     def write(self, steps: Batch, serials: Array, orders: Array) -> Array:
         """Writes and commits a row of each stream; returns their indices."""
         at, after = self.next, self.next + 1
-        for segment, which, slots in self._parts:
-            columns, here = segment.columns, at[which]
-            columns[SERIAL.name][slots, here] = serials[which]
-            columns[ORDER.name][slots, here] = orders[which]
-            for name, value in steps.items():
-                columns[name][slots, here] = value[which]
-            # After the data: a row that is torn by a crash does not count.
-            segment.table['committed'][slots] = after[which]
-            segment.dirty = True
+        rows = {SERIAL.name: serials, ORDER.name: orders, **steps}
+        if len(self._parts) == 1:
+            part = self._parts[0]
+            part.write(rows, (part.slots, at), after)
+        else:
+            for part in self._parts:
+                mine = {name: value[part.which] for name, value in rows.items()}
+                place = part.slots, at[part.which]
+                part.write(mine, place, after[part.which])
         self.next = after
         self.room -= 1
         return at

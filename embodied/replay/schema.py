@@ -128,10 +128,11 @@ class Schema:
             if name not in steps:
                 raise self._wrong_keys(steps)
             value = result[name] = np.asarray(steps[name])
+            if value.shape == (count, *column.shape) and value.dtype == column.dtype:
+                continue  # the usual case
             check_rows(name, value, count)
-            if value.shape[1:] != column.shape or (
-                value.dtype != column.dtype
-                and not np.can_cast(value.dtype, column.dtype, 'same_kind')
+            if value.shape[1:] != column.shape or not np.can_cast(
+                value.dtype, column.dtype, 'same_kind'
             ):
                 raise ReplayError(
                     f"The key '{name}' of a step is {value.dtype}"
