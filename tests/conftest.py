@@ -2,6 +2,7 @@
 
 import os
 
+import psutil
 import pytest
 
 FASTEST_CACHED = 0.3  # seconds; quicker compilations are not worth a file
@@ -22,3 +23,12 @@ def pytest_configure(config: pytest.Config) -> None:
         }
     for name, value in settings.items():
         os.environ.setdefault(name, value)
+
+
+@pytest.fixture
+def nothing_is_left():
+    """No process outlives the test."""
+    # Python's own tracker of resources stays, if an earlier test made it start one.
+    before = set(psutil.Process().children(recursive=True))
+    yield
+    assert set(psutil.Process().children(recursive=True)) <= before

@@ -13,15 +13,11 @@ import psutil
 import pytest
 from faults import FaultyRun, check_folder, check_ratio
 
+pytestmark = pytest.mark.usefixtures('nothing_is_left')
+
 ROLES = ('env0', 'env4', 'logger', 'replay', 'agent')  # env4 evaluates
 RATIO = 64.0
 SHARED_MEMORY = '/dev/shm/'
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left():
-    yield
-    assert psutil.Process().children(recursive=True) == []
 
 
 def finish(run):

@@ -29,16 +29,12 @@ from embodied.run.parallel import addresses
 from embodied.run.parallel.crew import Crew
 from embodied.run.parallel.settings import ParallelSettings
 
+pytestmark = pytest.mark.usefixtures('nothing_is_left')
+
 HERE = Path(__file__).parent
 SECONDS = 60  # until a process that should end counts as hanging
 MINIMUM = 15  # steps before training: a batch of sequences
 bind = functools.partial
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left():
-    yield
-    assert psutil.Process().children(recursive=True) == []
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import sys
 import threading
 
 import crew_roles as roles
-import psutil
 import pytest
 from crew_roles import Settings
 
@@ -16,13 +15,9 @@ from embodied.core.errors import ConfigError, RoleError
 from embodied.run.parallel.crew import Crew
 from embodied.transport import AddressInUse
 
+pytestmark = pytest.mark.usefixtures('nothing_is_left')
+
 SECONDS = 30  # until a process that should end counts as hanging
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left():
-    yield
-    assert psutil.Process().children(recursive=True) == []
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ import sys
 import threading
 
 import crew_roles
-import psutil
 import pytest
 import supervised_roles as roles
 from crew_roles import Settings
@@ -20,13 +19,9 @@ from embodied.run.parallel.crew import Crew
 from embodied.run.parallel.records import RunRecords
 from embodied.run.parallel.status import Status
 
+pytestmark = pytest.mark.usefixtures('nothing_is_left')
+
 SECONDS = 30  # until something that should happen counts as missing
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left():
-    yield
-    assert psutil.Process().children(recursive=True) == []
 
 
 @pytest.fixture
