@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embodied.core.errors import ConfigError
-from embodied.core.processes import end_with_parent
+from embodied.core.guard import Guard
+from embodied.core.lineage import MARK
 
 from .folder import expand
 from .training import Run
@@ -32,6 +33,7 @@ FAILED = 1  # exit code
 RECENT = 20  # episodes behind the final score of a run
 MEMORY_SHARE = 0.9  # of an accelerator, for all runs at a time together
 MEMORY = 'XLA_PYTHON_CLIENT_MEM_FRACTION'
+MARK_BYTES = 8
 
 
 class Job(NamedTuple):
@@ -93,7 +95,8 @@ class _Sweep:
         self._script = args.script
         self._flags = flags
         self._slots = asyncio.Semaphore(args.at_once)
-        self._environ = dict(os.environ)
+        self._mark = os.urandom(MARK_BYTES).hex()  # of the runs
+        self._environ = {**os.environ, MARK: self._mark}
         if args.at_once > 1:
             self._environ.setdefault(MEMORY, f'{MEMORY_SHARE / args.at_once:.3f}')
         self._running: set[asyncio.subprocess.Process] = set()
@@ -105,7 +108,8 @@ class _Sweep:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop)
-        await asyncio.gather(*map(self._work, self._jobs))
+        with Guard(self._mark):  # They shall not outlive us, whatever happens.
+            await asyncio.gather(*map(self._work, self._jobs))
         return self._codes
 
     async def _work(self, job: Job) -> None:
@@ -121,7 +125,6 @@ class _Sweep:
                     env=self._environ,
                     # Ctrl-C in the terminal is passed on once, by this process.
                     process_group=0,
-                    preexec_fn=end_with_parent,
                 )
                 self._running.add(process)
                 self._codes[job] = await process.wait()

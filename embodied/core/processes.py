@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-__all__ = ['Surroundings', 'end_with_parent', 'start_module']
+__all__ = ['Surroundings', 'start_module']
 
 PR_SET_PDEATHSIG = 1  # option of prctl: the signal to get when the parent dies
 
@@ -37,7 +37,7 @@ class Surroundings(NamedTuple):
     def adopt(self) -> None:
         """Called by the child."""
         if self.die_with_parent and sys.platform == 'linux':
-            end_with_parent(signal.SIGKILL)
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != self.parent:  # It died before it could be watched.
                 sys.exit(1)
         sys.path[:] = self.path
@@ -46,12 +46,6 @@ class Surroundings(NamedTuple):
         os.environ.pop('PYTHONPATH', None)
         if self.pythonpath is not None:
             os.environ['PYTHONPATH'] = self.pythonpath
-
-
-def end_with_parent(number: int = signal.SIGTERM) -> None:
-    """Called by a child: it gets that signal when the thread that started it ends."""
-    if sys.platform == 'linux':
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
 
 
 def start_module(

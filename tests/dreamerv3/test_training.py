@@ -112,10 +112,11 @@ def test_runs_end_when_their_sweep_is_killed(tmp_path):
     command += ['--configs', 'debug', '--random_agent=True', '--logdir', str(tmp_path)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     assert read_until_started(tmp_path / 'dummy_disc-0')
-    (run,) = psutil.Process(process.pid).children()
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert any('train' in child.cmdline() for child in children)
     process.kill()
     process.wait()
-    assert psutil.wait_procs([run], timeout=60)[1] == []
+    assert psutil.wait_procs(children, timeout=60)[1] == []
 
 
 def read_until_started(folder, limit=60.0):

@@ -45,6 +45,7 @@ def assert_same(first, second, path=()):
 def outcome(logdir):
     saved = {x: load_part(logdir, x) for x in ('agent', 'collector', 'learner')}
     saved['agent']['counts'].pop(REPORT)  # random numbers drawn for reports
+    saved['agent'].pop('origin')  # the options, which name the folder
     return {**saved, 'updates': load_part(logdir, 'progress')['updates']}
 
 
