@@ -306,8 +306,10 @@ def role_processes() -> dict[str, list[psutil.Process]]:
     launcher = psutil.Process()
     found = collections.defaultdict(list, launcher=[launcher])
     for child in launcher.children():
-        stderr = os.readlink(f'/proc/{child.pid}/fd/2')
-        found[Path(stderr).stem.rstrip('0123456789')].append(child)
+        log = Path(os.readlink(f'/proc/{child.pid}/fd/2'))
+        # Only roles have a log; the guard writes to where we do.
+        role = log.stem.rstrip('0123456789') if log.suffix == '.log' else 'guard'
+        found[role].append(child)
     return found
 
 
