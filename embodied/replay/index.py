@@ -131,6 +131,14 @@ class Index:
             if gone.any():
                 starts[gone] = NONE
             return positions, starts
+        if stops.max() <= 0:  # or all in the chunk before, if there is one
+            before = table['prev'][rows]
+            if (before != NONE).all():
+                rows = before - self.base
+                indices = table['fill'][rows] + stops - 1
+                if (indices >= table['first'][rows]).all():
+                    table['stop'][rows] = indices + 1
+                    return positions, join(before, indices)
         starts = self.shift(positions, 1 - self.length)
         ordinals, indices = split(starts[starts != NONE])
         table['stop'][ordinals - self.base] = indices + 1
