@@ -1,24 +1,18 @@
 """The actor answers workers, feeds replay, tells the logger, and knows when to stop."""
 
 import contextlib
-import socket
 import threading
 
 import numpy as np
 import pytest
-from acting_parts import CountingAgent, Env, Peers
+from acting_parts import CountingAgent, Peers
 from data_parts import DEADLINE, SHORT, Worker, is_waiting, make_args
 
-from embodied import transport
-from embodied.run.parallel import inserts, outbox, parallel_actor
+from embodied.run.parallel import inserts, outbox
 from embodied.run.parallel.actor import Actor
-from embodied.run.parallel.env import run_worker
 from embodied.run.parallel.links import make_client
 from embodied.run.parallel.session import STEPS, Session
-from embodied.run.parallel.settings import ParallelSettings, WorkerPlan
-from embodied.transport import addresses, hello, wire
-from embodied.transport.packing import pack, unpack_value
-from embodied.transport.unix_stream import SIZE
+from embodied.run.parallel.settings import ParallelSettings
 
 SESSION = np.arange(16, dtype=np.uint8)
 
@@ -318,138 +312,3 @@ def test_a_worker_that_comes_back_ends_the_wait_of_the_one_that_died(stage):
 
 
 # With sockets.
-
-
-@contextlib.contextmanager
-def running(agent, barrier, args):
-    """The actor in a thread, ended with the session of the barrier."""
-    thread = Worker(parallel_actor, agent, barrier, args)
-    try:
-        yield thread
-    finally:
-        Session.of(barrier).stop('SIGTERM')
-
-
-@pytest.mark.parametrize('backend', ['zmq', 'portal'])
-def test_workers_play_until_replay_has_enough(tmp_path, backend):
-    args = make_args(tmp_path, envs=6, actor_batch=4, transport=backend)
-    agent, barrier = CountingAgent('array'), threading.Barrier(1)
-    plans = [WorkerPlan((0, 1, 2), False), WorkerPlan((3,), False)]
-    plans += [WorkerPlan((4, 5), False), WorkerPlan((6,), True)]
-    with (
-        Peers(args, stop_at=200) as peers,
-        running(agent, barrier, args) as actor,
-    ):
-        workers = [Worker(run_worker, Env, plan, args) for plan in plans]
-        for worker in workers:
-            worker.join()
-        actor.join()
-    assert 200 <= peers.steps <= 200 + 6 * inserts.UNANSWERED
-    streams = {}
-    for stream, serial, row in peers.rows['add_batch']:
-        streams.setdefault(stream, []).append((serial, row))
-    assert len(streams) == 6
-    for rows in streams.values():
-        assert [serial for serial, _ in rows] == list(range(len(rows)))
-        assert [row['step'] for _, row in rows] == [i % 4 for i in range(len(rows))]
-        assert len({row['index'] for _, row in rows}) == 1
-        # The environment did what the transition before says.
-        for (_, before), (_, after) in zip(rows, rows[1:], strict=False):
-            assert after['done'] == before['action']
-    sizes = {rows for rows, mode in agent.calls if mode == 'train'}
-    assert sizes <= {1, 2, 4}
-
-
-def test_nobody_is_served_before_the_checkpoint_is_restored(tmp_path):
-    args = make_args(tmp_path)
-    agent, barrier = CountingAgent(), threading.Barrier(2)
-    with Peers(args, stop_at=5), running(agent, barrier, args) as actor:
-        worker = Worker(run_worker, Env, WorkerPlan((0,), False), args)
-        assert is_waiting(worker)
-        assert agent.calls == []
-        barrier.wait(DEADLINE)
-        worker.join()
-        actor.join()
-    assert agent.calls
-
-
-def test_an_error_of_the_agent_ends_the_actor_with_it(tmp_path):
-    args = make_args(tmp_path)
-    agent, barrier = CountingAgent(), threading.Barrier(1)
-    agent.error = ZeroDivisionError('in the policy')
-    with Peers(args), running(agent, barrier, args) as actor:
-        worker = Worker(run_worker, Env, WorkerPlan((0,), False), args)
-        with pytest.raises(ZeroDivisionError, match='in the policy'):
-            actor.join()
-        with pytest.raises(transport.RemoteError, match='in the policy'):
-            worker.join()
-
-
-def test_workers_outlive_an_actor_that_fails(tmp_path):
-    args = make_args(tmp_path)
-    agent, barrier = CountingAgent(), threading.Barrier(1)
-    with Peers(args) as peers:
-        first = Worker(parallel_actor, CountingAgent(), threading.Barrier(1), args)
-        worker = Worker(run_worker, Env, WorkerPlan((0, 1), False), args)
-        peers.wait_for(lambda: peers.steps >= 20)
-        peers.failing = True
-        with pytest.raises(transport.RemoteError, match='replay is failing'):
-            first.join()
-        before, peers.failing = peers.steps, False
-        with running(agent, barrier, args):
-            peers.wait_for(lambda: peers.steps >= before + 20)
-        worker.join()
-    rows = {stream: [] for stream, _, _ in peers.rows['add_batch']}
-    assert len(rows) == 2  # The worker and its session are the same.
-    for stream, serial, row in peers.rows['add_batch'][before:]:
-        rows[stream].append((serial, int(row['step'])))
-    for stream in rows.values():
-        # Unknown in mid-episode, each environment was told to begin anew.
-        assert [step for _, step in stream] == [i % 4 for i in range(len(stream))]
-        serials = [serial for serial, _ in stream]
-        assert serials == list(range(serials[0], serials[0] + len(serials)))
-
-
-def test_a_repeated_request_is_answered_from_memory(tmp_path):
-    args = make_args(tmp_path)
-    agent, barrier = CountingAgent(), threading.Barrier(1)
-    origin = {
-        'envid': np.zeros(1, np.int32),
-        'session': SESSION[None],
-        'serial': np.zeros(1, np.int64),
-    }
-    obs = {'is_first': np.ones(1, bool), 'is_last': np.zeros(1, bool)}
-    obs['reward'] = np.zeros(1, np.float32)
-    with Peers(args) as peers, running(agent, barrier, args):
-        for _ in range(3):
-            answer = ask_once_more(args, 'act', origin, obs)
-            assert answer['acts']['action'].tolist() == [0]
-            assert not answer['reset'].any()
-        peers.wait_for(lambda: peers.steps == 1)
-    assert len(agent.calls) == 1
-
-
-def ask_once_more(args, method, *values):
-    """Sends call number 1 of one and the same client, on a connection of its own."""
-    settings = ParallelSettings.read(args)
-    identity = hello.Identity(shared=settings.shared).plain()
-    words = {'name': 'x', 'session': bytes(16), 'nonce': bytes(16)}
-    greeting = pack(wire.Kind.HELLO, {**words, 'identity': identity})
-    request = pack(wire.Kind.REQUEST, values, 1, method.encode(), rows=1)
-    with make_client(args.actor_addr, 'test', settings) as client:
-        client.connect(DEADLINE)  # The actor may still be starting.
-    with socket.socket(socket.AF_UNIX) as sock:
-        sock.connect(addresses.parse(args.actor_addr).unix)
-        assert exchange(sock, greeting.frames()).kind == wire.Kind.WELCOME
-        reply = exchange(sock, request.frames(0, mark=1))
-        assert reply.kind == wire.Kind.REPLY
-        return unpack_value(reply)
-
-
-def exchange(sock, frames):
-    """One message there and one back, by hand."""
-    (head,) = frames
-    sock.sendall(SIZE.pack(len(head)) + head)
-    with sock.makefile('rb') as file:
-        (size,) = SIZE.unpack(file.read(SIZE.size))
-        return wire.unpack([file.read(size)])
