@@ -19,11 +19,11 @@ pytestmark = pytest.mark.skipif(
     reason='Browser tests need Chromium: apt-get install chromium',
 )
 # The page's policy forbids eval, so the driver cannot ask again and again: it waits.
-UNTIL_IT_MOVED = '''video => new Promise(done => {
+UNTIL_IT_MOVED = """video => new Promise(done => {
     const look = () => video.currentTime > 0 && done();
     video.addEventListener('timeupdate', look);
     look();
-})'''
+})"""
 BLUE, ORANGE, GRAY = '#3566cf', '#d4581f', '#8a8f98'  # first colors of the page
 
 

@@ -2,6 +2,7 @@
 an audit of what it has acknowledged, and `audit` compares the two with the store.
 
     python fault_parts.py LOGDIR [--key value ...]   starts or continues such a run
+    ... --role envs | replay                         one of its roles, apart
 """
 
 import functools
@@ -17,7 +18,7 @@ import numpy as np
 from embodied.logging import JsonlOutput, Logger
 from embodied.replay import Replay
 from embodied.replay.inspection import Inspection
-from embodied.run.parallel import combined
+from embodied.run.parallel import combined, parallel_envs, parallel_replay
 from embodied.streams import Consec, Stateless
 
 BATCH, LENGTH, CONTEXT = 16, 16, 1
@@ -63,6 +64,7 @@ ARGS = {
     'debug': False,
     'grace': 30.0,
     'max_restarts': 20,
+    'role': 'combined',
     'pace': 0.0,
     'train_seconds': 0.0,
     'pause': '',  # where the agent waits, see PausedAgent
@@ -283,16 +285,17 @@ def run(logdir, **changes):
     """Starts the run, or goes on with it, until it ends."""
     bind = functools.partial
     args = elements.Config({**ARGS, 'logdir': str(logdir), **changes})
-    combined(
-        bind(PausedAgent, logdir, args.pause, args.pause_seconds, args.train_seconds),
-        bind(make_replay, logdir),
-        make_eval_replay,
-        bind(Env, args.pace),
-        bind(Env, args.pace),
-        make_stream,
-        bind(make_logger, logdir),
-        args,
-    )
+    pause = args.pause, args.pause_seconds, args.train_seconds
+    make_agent = bind(PausedAgent, logdir, *pause)
+    replays = bind(make_replay, logdir), make_eval_replay
+    envs = bind(Env, args.pace), bind(Env, args.pace)
+    log = bind(make_logger, logdir)
+    if args.role == 'envs':
+        parallel_envs(*envs, args)
+    elif args.role == 'replay':
+        parallel_replay(*replays, make_stream, args)
+    else:
+        combined(make_agent, *replays, *envs, make_stream, log, args)
 
 
 def main():

@@ -21,15 +21,18 @@ BAND = 4 * fault_parts.BATCH  # sequences that the limiter allows on either side
 
 
 class FaultyRun:
-    """Starts the command that a user would start; `flags` are its options."""
+    """Starts the command that a user would start; `flags` are its options.
 
-    def __init__(self, logdir, *flags, script=HERE / 'fault_parts.py'):
+    prefix: what to put before it, to start it on another host.
+    """
+
+    def __init__(self, logdir, *flags, script=HERE / 'fault_parts.py', prefix=()):
         self.logdir = Path(logdir)
         self.logdir.mkdir(parents=True, exist_ok=True)
         self._events = FolderWatch(self.logdir)
         self._audit = FolderWatch(fault_parts.audit_path(logdir).parent)
         self._seen = len(self._read())
-        command = [sys.executable, str(script), str(logdir), *flags]
+        command = [*prefix, sys.executable, str(script), str(logdir), *flags]
         with (self.logdir / 'launcher.log').open('ab') as log:
             self.launcher = subprocess.Popen(
                 command, stdout=log, stderr=log, start_new_session=True
