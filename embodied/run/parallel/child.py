@@ -2,10 +2,11 @@
 
 The parent starts it with one end of a pipe and sends an Order. The role runs in the
 main thread, which receives signals; the process ends when it returns. Its vitals and
-what it raises go back through the pipe. When the parent's end closes, the parent is
-dead.
+what it raises go back through the pipe. Through it the parent also asks it to end; when
+the parent's end closes, the parent is dead.
 """
 
+import _thread
 import faulthandler
 import logging
 import os
@@ -17,7 +18,7 @@ from multiprocessing.connection import Connection
 
 import cloudpickle
 
-from .children import SHOW_STACKS
+from .children import END, SHOW_STACKS
 from .failure import LAST_WORDS, Report
 from .vitals import vitals
 
@@ -36,11 +37,13 @@ def main() -> None:
         order = pipe.recv()
     except EOFError:
         return
+    if order == END:
+        return
     order.surroundings.adopt()
     # Also when a library does not let other threads run, which a hang may be.
     faulthandler.register(SHOW_STACKS, all_threads=True)
     sending = threading.Lock()
-    for target, args in ((_die_with, (pipe,)), (_send_beats, (pipe, sending))):
+    for target, args in ((_obey, (pipe,)), (_send_beats, (pipe, sending))):
         threading.Thread(target=target, args=args, daemon=True).start()
     logging.basicConfig(format='%(asctime)s %(name)s %(levelname)s %(message)s')
     try:
@@ -54,12 +57,22 @@ def main() -> None:
         sys.exit(FAILED)
 
 
-def _die_with(parent: Connection) -> None:
-    """Ends this process, and all that it started, when the parent is gone."""
+def _obey(parent: Connection) -> None:
+    """Ends the role when the parent asks for it; this process and all that it started
+    when the parent is gone."""
     try:
-        parent.recv_bytes()
+        while parent.recv() == END:
+            _end()
     except (EOFError, OSError):
         os.killpg(os.getpid(), signal.SIGKILL)
+
+
+def _end() -> None:
+    """As SIGTERM would, if no library has blocked it or taken its handler."""
+    if callable(signal.getsignal(signal.SIGTERM)):
+        _thread.interrupt_main(signal.SIGTERM)
+    else:  # nothing that could be saved yet
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _send_beats(parent: Connection, sending: threading.Lock) -> None:

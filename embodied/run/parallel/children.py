@@ -17,10 +17,11 @@ from ...core.processes import Surroundings, start_module
 from .failure import FIRST_WORDS, Failure, Report
 from .vitals import Beat
 
-__all__ = ['ENDED', 'SHOW_STACKS', 'STOPPED', 'Child', 'Notice', 'Order']
+__all__ = ['END', 'ENDED', 'SHOW_STACKS', 'STOPPED', 'Child', 'Notice', 'Order']
 
 MODULE = 'embodied.run.parallel.child'
 ENDED, STOPPED = 'ended', 'stopped'
+END = 'end'  # message to a child: end cleanly
 VMSTAT = Path('/proc/vmstat')
 SHOW_STACKS = signal.SIGUSR1  # asks a child to write to its log where it is
 LAST_WORDS = 5.0  # seconds for what a dead child has sent to arrive
@@ -69,6 +70,7 @@ class Child:
         self._cause = ''  # why we have killed it
         self._report: Report | None = None
         self._pipe, theirs = Pipe()
+        self._sending = threading.Lock()
         log.parent.mkdir(parents=True, exist_ok=True)
         with theirs, log.open('ab') as file:
             now = datetime.datetime.now().isoformat(sep=' ', timespec='seconds')
@@ -97,7 +99,9 @@ class Child:
         """Asks the role to end cleanly; a second time would end it at once."""
         if not self._asked:
             self._asked = True
-            self._signal(signal.SIGTERM)
+            # Not by a signal, of which the libraries inside may think otherwise, and
+            # not from here: the pipe of a child that does not listen may be full.
+            self._thread(self._send, END)
             self._signal(signal.SIGCONT)  # in case that it is stopped
 
     def kill(self, cause: str = '') -> None:
@@ -140,15 +144,19 @@ class Child:
         return thread
 
     def _listen(self, order: Order) -> None:
+        self._send(order)
         # A child that is gone is noticed by the other thread.
         with contextlib.suppress(OSError, EOFError):
-            self._pipe.send(order)
             while True:
                 message = self._pipe.recv()
                 if isinstance(message, Report):
                     self._report = message
                 else:
                     self._notify(Notice(self, message))
+
+    def _send(self, message: Order | str) -> None:
+        with contextlib.suppress(OSError), self._sending:
+            self._pipe.send(message)
 
     def _watch(self) -> None:
         """Tells of the end, and of stops before."""

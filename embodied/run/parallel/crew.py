@@ -51,6 +51,7 @@ class Crew:
         self._lead: Member | None = None
         self._stopping = False
         self._deadline: float | None = None  # for all of them to have ended
+        self._late = False  # whether somebody may not make it, and was asked why
         self._tick = self._awake = time.monotonic()  # next status; last look around
         self._error: BaseException | None = None  # that came up while we were stopping
 
@@ -250,8 +251,14 @@ class Crew:
             names = ', '.join(member.name for member in self._alive)
             raise RoleError(
                 f'{names} did not end within run.grace={self._grace} s and had to be '
-                f'killed. What they were doing may be in {self._logs.folder}.'
+                f'killed. Where they were is at the end of their logs in '
+                f'{self._logs.folder}.'
             )
+        elif left <= self._reserve and not self._late:
+            self._late = True
+            for member in self._alive:
+                if member.beat.progress:  # before, it would not understand
+                    member.role.show_stacks()
 
     @property
     def _reserve(self) -> float:

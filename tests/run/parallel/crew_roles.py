@@ -3,6 +3,7 @@
 `door` is the path of a named pipe into which a process writes its id when it is there.
 """
 
+import ctypes
 import dataclasses
 import os
 import queue
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from embodied.core.signals import StopSignals
 from embodied.run.parallel.crew import Crew
+from embodied.run.parallel.vitals import vitals
 
 
 @dataclasses.dataclass
@@ -72,7 +74,23 @@ def hang(door):
 def be_deaf(door):
     """Does not end when asked."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    vitals().advance()
     hang(door)
+
+
+def stay_without_signals(door, taken):
+    """Ends cleanly although no signal reaches Python, as a library may cause it."""
+    names = queue.SimpleQueue()
+    with StopSignals(notify=names.put):
+        if taken == 'masked':
+            # Threads that exist already have a mask of their own.
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        else:
+            libc = ctypes.CDLL(None)
+            libc.signal.argtypes = ctypes.c_int, ctypes.c_void_p
+            libc.signal(signal.SIGTERM, ctypes.cast(libc.abs, ctypes.c_void_p))
+        knock(door)
+        names.get()
 
 
 def fail(kind, message):

@@ -127,6 +127,24 @@ def test_a_signal_asks_everybody_to_end(make_crew, door, number):
     thread.join()
 
 
+@pytest.mark.parametrize('taken', ['masked', 'handled'])
+def test_roles_hear_the_wish_to_end_when_a_library_took_the_signal(
+    make_crew, door, taken
+):
+    with make_crew() as crew:
+        crew.start('role', roles.stay_without_signals, door.path, taken)
+        thread = interrupt_when(door, 1)
+        crew.wait()
+    thread.join()
+
+
+def test_a_role_may_be_asked_to_end_before_it_has_begun(make_crew, door):
+    with make_crew() as crew:
+        crew.start('role', roles.stay, door.path)
+        signal.raise_signal(signal.SIGINT)
+        crew.wait()
+
+
 def test_with_a_lead_only_the_lead_is_asked_first(make_crew, door, tmp_path):
     saved = tmp_path / 'saved'
     with make_crew() as crew:
@@ -138,7 +156,9 @@ def test_with_a_lead_only_the_lead_is_asked_first(make_crew, door, tmp_path):
     assert saved.exists()
 
 
-def test_roles_that_stay_longer_than_the_grace_are_killed_by_name(make_crew, door):
+def test_roles_that_stay_longer_than_the_grace_are_killed_by_name(
+    make_crew, door, tmp_path
+):
     with (
         pytest.raises(RoleError, match=r'^deaf did not end within run.grace=2.0 s'),
         make_crew(grace=2.0) as crew,
@@ -148,6 +168,7 @@ def test_roles_that_stay_longer_than_the_grace_are_killed_by_name(make_crew, doo
         thread = interrupt_when(door, 2)
         crew.wait()
     thread.join()
+    assert 'in be_deaf' in (tmp_path / 'logs' / 'deaf.log').read_text()
 
 
 def test_a_second_interrupt_ends_at_once(make_crew, door):
