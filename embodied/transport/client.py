@@ -22,14 +22,12 @@ from .futures import Future
 from .greeting import Greeting
 from .interface import Client, Settings
 from .keys import ClientKeys
-from .links import Line
+from .lines import make_line
 from .mailbox import Mailbox
 from .packing import pack, unpack_value
 from .shared_line import SharedLine
 from .slabs import SlabGone, SlabPool, SlabReader
-from .unix_line import UnixLine
 from .wire import REPEAT, Kind, Parcel
-from .zmq_line import ZmqLine
 
 __all__ = ['WireClient']
 
@@ -76,6 +74,7 @@ class WireClient(Client):
     ) -> None:
         address = addresses.parse(addr)
         security.require_keys(address, keys, encrypt)
+        self._local = address.local
         if maxinflight < 1:
             raise ConfigError(f'maxinflight={maxinflight}, it must be at least 1.')
         self._name = name
@@ -83,7 +82,7 @@ class WireClient(Client):
         self._timeout = timeout
         self._resend = resend
         self._settings = settings or Settings()
-        self._wire = _make_line(address, keys, encrypt, self._settings, self._changed)
+        self._wire = make_line(address, keys, encrypt, self._settings, self._changed)
         self._line = SharedLine(self._wire, self._handle)
         self._lock = self._line.lock  # guards everything below
         self._calls: dict[int, Call] = {}  # by number, in order
@@ -139,6 +138,18 @@ class WireClient(Client):
         if self._due:
             self._run_callbacks()
         return call.future
+
+    def move(self, addr: str | int) -> None:
+        address = addresses.parse(addr)
+        if address.local != self._local:
+            raise ConfigError(
+                f'{self._name} cannot move from {self._line.endpoint} to '
+                f'{address.text}: one of them is only for this machine.'
+            )
+        with self._lock:
+            self._line.move(address)
+            self._lose()
+        self._keeper_mail.put(WAKE)
 
     def close(self) -> None:
         with self._lock:
@@ -429,18 +440,6 @@ class WireClient(Client):
                     f'{call.method.decode()} was not answered within {self._timeout} s.'
                 )
                 self._finish(call.number, None, error)
-
-
-def _make_line(
-    address: addresses.Address,
-    keys: ClientKeys | None,
-    encrypt: bool,
-    settings: Settings,
-    on_change: Callable[[bool], None],
-) -> Line:
-    if address.local:
-        return UnixLine(address, keys is not None, settings, on_change)
-    return ZmqLine(address, keys if encrypt else None, settings, on_change)
 
 
 def _counts() -> dict[str, float]:

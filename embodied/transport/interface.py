@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
+from embodied.core.errors import ConfigError
+
 from .futures import Future
 
 __all__ = ['Client', 'Request', 'Server', 'Settings', 'current_requests']
@@ -155,6 +157,14 @@ class Client(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Ends all waiting calls with Disconnected."""
+
+    def move(self, addr: str | int) -> None:
+        """The server is at another address now. What it has not answered is sent again
+        when it is connected there."""
+        raise ConfigError(
+            f'{type(self).__name__} cannot follow its server to {addr}. Use '
+            'run.transport=zmq.'
+        )
 
     @abc.abstractmethod
     def stats(self) -> dict[str, float]:

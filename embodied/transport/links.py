@@ -11,6 +11,7 @@ import abc
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from .addresses import Address
 from .loop import Loop
 from .mailbox import Mailbox
 
@@ -62,6 +63,10 @@ class Line(abc.ABC):
     @abc.abstractmethod
     def reconnect(self) -> None:
         """Ends this connection; the next one follows by itself."""
+
+    @abc.abstractmethod
+    def move(self, address: Address) -> None:
+        """Ends this connection; the next one goes to another address."""
 
     @abc.abstractmethod
     def close(self) -> None:

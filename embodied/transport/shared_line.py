@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from .addresses import Address
 from .errors import MessageError
 from .links import Line
 from .mailbox import Mailbox
@@ -27,7 +28,6 @@ class SharedLine:
     """
 
     def __init__(self, line: Line, handle: Callable[[Parcel], None]) -> None:
-        self.endpoint = line.endpoint
         self.lock = threading.Lock()
         self.watched = False  # a keeper sleeps on this line and must not miss a signal
         self.malformed = 0
@@ -37,6 +37,10 @@ class SharedLine:
         self._reading = False  # a thread sleeps on the line without the lock
         self._followers = 0  # threads that wait for the one that reads
         self._closed = False
+
+    @property
+    def endpoint(self) -> str:
+        return self._line.endpoint
 
     def block(
         self,
@@ -96,6 +100,9 @@ class SharedLine:
 
     def reconnect(self) -> None:
         self._line.reconnect()
+
+    def move(self, address: Address) -> None:
+        self._line.move(address)
 
     def close(self) -> None:
         self._closed = True

@@ -99,6 +99,11 @@ class UnixLine(Line):
         if self._stream is not None:
             self._stream.hang_up()
 
+    def move(self, address: Address) -> None:
+        self._address, self.endpoint = address, address.text
+        self._retry, self._due = FIRST_RETRY, 0.0
+        self.reconnect()
+
     def close(self) -> None:
         if self._stream is not None:
             self._stream.close()

@@ -81,6 +81,11 @@ class ZmqLine(Line):
         self._sock.disconnect(self.endpoint)
         self._sock.connect(self.endpoint)
 
+    def move(self, address: Address) -> None:
+        self._sock.disconnect(self.endpoint)
+        self.endpoint = address.tcp
+        self._sock.connect(self.endpoint)
+
     def close(self) -> None:
         self._sock.disable_monitor()
         self._context.destroy(linger=LINGER)

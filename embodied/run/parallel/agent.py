@@ -14,6 +14,7 @@ from .factories import unpack
 from .learner import parallel_learner
 from .session import FAILURE, Session
 from .vitals import vitals
+from .watch import cpu_seconds
 
 __all__ = ['AgentRun', 'AgentThread', 'parallel_agent']
 
@@ -119,6 +120,7 @@ class AgentThread:
         notify: Callable[[Notice], Any],
     ):
         self.name = 'agent'
+        self.node = ''
         self.asked = False
         self._run = AgentRun(make_agent, args)
         self._notify = notify
@@ -135,6 +137,9 @@ class AgentThread:
     @property
     def pid(self) -> int:
         return os.getpid()
+
+    def cpu_seconds(self) -> float:
+        return cpu_seconds(self.pid)
 
     def ask(self) -> None:
         """Asks for a clean end."""

@@ -2,8 +2,8 @@
 
 The parent starts it with one end of a pipe and sends an Order. The role runs in the
 main thread, which receives signals; the process ends when it returns. Its vitals and
-what it raises go back through the pipe. Through it the parent also asks it to end; when
-the parent's end closes, the parent is dead.
+what it raises go back through the pipe. Through it the parent also asks it to end and
+tells where servers have moved to; when the parent's end closes, the parent is dead.
 """
 
 import _thread
@@ -19,6 +19,7 @@ from multiprocessing.connection import Connection
 import cloudpickle
 
 from .children import END, SHOW_STACKS
+from .directory import directory
 from .failure import LAST_WORDS, Report
 from .vitals import vitals
 
@@ -40,6 +41,8 @@ def main() -> None:
     if order == END:
         return
     order.surroundings.adopt()
+    os.environ.update(order.environ)
+    directory().update(order.places)
     # Also when a library does not let other threads run, which a hang may be.
     faulthandler.register(SHOW_STACKS, all_threads=True)
     sending = threading.Lock()
@@ -58,11 +61,15 @@ def main() -> None:
 
 
 def _obey(parent: Connection) -> None:
-    """Ends the role when the parent asks for it; this process and all that it started
-    when the parent is gone."""
+    """Ends the role when the parent asks for it, this process and all that it started
+    when the parent is gone; hears where servers have moved to."""
     try:
-        while parent.recv() == END:
-            _end()
+        while True:
+            message = parent.recv()
+            if message == END:
+                _end()
+            else:
+                directory().update(message)
     except (EOFError, OSError):
         os.killpg(os.getpid(), signal.SIGKILL)
 

@@ -5,7 +5,7 @@ import datetime
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,13 +14,25 @@ import cloudpickle
 
 from ...core import lineage
 from ...core.processes import Surroundings, start_module
+from .directory import Places
 from .failure import FIRST_WORDS, Failure, Report
 from .vitals import Beat
+from .watch import cpu_seconds
 
-__all__ = ['END', 'ENDED', 'SHOW_STACKS', 'STOPPED', 'Child', 'Notice', 'Order']
+__all__ = [
+    'END',
+    'ENDED',
+    'PLACED',
+    'SHOW_STACKS',
+    'STOPPED',
+    'Child',
+    'Notice',
+    'Order',
+]
 
 MODULE = 'embodied.run.parallel.child'
 ENDED, STOPPED = 'ended', 'stopped'
+PLACED = 'placed'  # on a machine, which took its time
 END = 'end'  # message to a child: end cleanly
 VMSTAT = Path('/proc/vmstat')
 SHOW_STACKS = signal.SIGUSR1  # asks a child to write to its log where it is
@@ -32,6 +44,8 @@ class Order(NamedTuple):
 
     surroundings: Surroundings
     call: bytes  # cloudpickled role and its arguments
+    places: Places = Places()
+    environ: Mapping[str, str] = {}  # variables that other processes must not see
 
     @classmethod
     def of(cls, role: Callable[..., None], args: tuple) -> 'Order':
@@ -42,7 +56,7 @@ class Notice(NamedTuple):
     """Something that a role does, or that happens to it."""
 
     role: Any  # the Child
-    what: Beat | str  # ENDED, STOPPED
+    what: Beat | str  # ENDED, STOPPED, PLACED
 
 
 class Child:
@@ -69,6 +83,7 @@ class Child:
         self._oom_kills = _oom_kills()
         self._cause = ''  # why we have killed it
         self._report: Report | None = None
+        self._ordered = threading.Event()
         self._pipe, theirs = Pipe()
         self._sending = threading.Lock()
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -94,6 +109,18 @@ class Child:
     def asked(self) -> bool:
         """Whether it was asked to end."""
         return self._asked
+
+    @property
+    def node(self) -> str:
+        return ''
+
+    def cpu_seconds(self) -> float:
+        return cpu_seconds(self.pid)
+
+    def tell(self, places: Places) -> None:
+        """Servers have moved."""
+        self._ordered.wait()
+        self._send(places)
 
     def ask(self) -> None:
         """Asks the role to end cleanly; a second time would end it at once."""
@@ -145,6 +172,7 @@ class Child:
 
     def _listen(self, order: Order) -> None:
         self._send(order)
+        self._ordered.set()
         # A child that is gone is noticed by the other thread.
         with contextlib.suppress(OSError, EOFError):
             while True:
@@ -154,7 +182,7 @@ class Child:
                 else:
                     self._notify(Notice(self, message))
 
-    def _send(self, message: Order | str) -> None:
+    def _send(self, message: Order | Places | str) -> None:
         with contextlib.suppress(OSError), self._sending:
             self._pipe.send(message)
 

@@ -11,7 +11,7 @@ from typing import Any
 from ...core.errors import DreamerError, RoleError
 from ...core.guard import Guard
 from ...core.signals import StopSignals
-from .children import ENDED, STOPPED, Child, Notice, Order
+from .children import ENDED, PLACED, STOPPED, Child, Notice, Order
 from .failure import Failure, Report
 from .logs import Logs
 from .member import DONE, FAILED, RUNNING, Member, Role
@@ -36,9 +36,17 @@ class Crew:
     The first stop signal asks `lead`, who tells the others, to end; without a lead it
     asks everybody. From then on, or when the lead has ended, all have `run.grace`
     seconds and nobody is started again. A failure that a restart cannot mend ends all.
+
+    hire: makes the processes, on this machine or another; called like Child.
     """
 
-    def __init__(self, settings: ParallelSettings, records: Records | None = None):
+    def __init__(
+        self,
+        settings: ParallelSettings,
+        records: Records | None = None,
+        hire: Callable[..., Role] = Child,
+    ):
+        self._hire = hire
         self._grace = settings.grace
         self._limits = settings.max_restarts, settings.hang_timeout
         self._logs = Logs(settings.logdir / 'logs')
@@ -95,10 +103,10 @@ class Crew:
         """
         order = Order.of(role, args)
 
-        def start(life: int) -> Child:
+        def start(life: int) -> Role:
             mark = f'{self._mark}.{name}.{life}.'
             log = self._logs.path(name)
-            return Child(name, order, log, mark, self._events.put, shown)
+            return self._hire(name, order, log, mark, self._events.put, shown)
 
         self._join(Member(name, start, *self._limits, writes), lead)
 
@@ -214,6 +222,8 @@ class Crew:
             if member is self._lead and self._stopping and member.loses_nothing:
                 # Nobody can interrupt a compiler, and there is nothing to save.
                 member.dismiss()
+        elif notice.what == PLACED:
+            self._note(member, PLACED, pid=member.role.pid, node=member.role.node)
         elif notice.what == STOPPED:
             member.stop(PATIENCE)
             self._note(member, 'stopped', pid=member.role.pid)

@@ -4,6 +4,7 @@ from typing import Any
 
 from ... import transport
 from ...transport import addresses, keys
+from .directory import directory
 from .settings import ParallelSettings
 
 __all__ = ['make_client', 'make_server', 'await_server']
@@ -15,6 +16,7 @@ def make_server(
     addr: str, name: str, settings: ParallelSettings
 ) -> transport.ServerInterface:
     """A server at `addr`, to be bound and started by the caller."""
+    addr = directory().find(addr)
     options: dict[str, Any] = _common(settings)
     if not addresses.parse(addr).loopback:
         options['keys'] = keys.load(settings.logdir / 'keys').server
@@ -24,11 +26,15 @@ def make_server(
 def make_client(
     addr: str, name: str, settings: ParallelSettings, maxinflight: int = 16
 ) -> transport.ClientInterface:
-    """A client that connects, and connects again, by itself."""
-    options: dict[str, Any] = _common(settings)
-    if not addresses.parse(addr).loopback:
-        options['keys'] = keys.load(settings.logdir / 'keys').client
-    return transport.Client(addr, name, maxinflight, settings.transport, **options)
+    """A client that connects, and connects again, by itself, wherever `addr` is."""
+
+    def make(addr: str) -> transport.ClientInterface:
+        options: dict[str, Any] = _common(settings)
+        if not addresses.parse(addr).loopback:
+            options['keys'] = keys.load(settings.logdir / 'keys').client
+        return transport.Client(addr, name, maxinflight, settings.transport, **options)
+
+    return directory().connect(addr, make)
 
 
 def await_server(client: transport.ClientInterface, what: str, addr: str) -> None:
@@ -36,7 +42,8 @@ def await_server(client: transport.ClientInterface, what: str, addr: str) -> Non
     try:
         client.connect(NOTICE_SECONDS)
     except transport.Timeout:
-        print(f'Waiting for the {what} at {addr} to be started.', flush=True)
+        place = directory().find(addr)
+        print(f'Waiting for the {what} at {place} to be started.', flush=True)
         client.connect()
 
 

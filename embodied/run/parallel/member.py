@@ -25,8 +25,15 @@ class Role(Protocol):
     def pid(self) -> int: ...
 
     @property
+    def node(self) -> str:
+        """Where it runs; '' for this machine."""
+
+    @property
     def asked(self) -> bool:
         """Whether it was asked to end."""
+
+    def cpu_seconds(self) -> float:
+        """Processor time of it and of what it started."""
 
     def ask(self) -> None:
         """Asks it to end cleanly."""
@@ -141,7 +148,7 @@ class Member:
 
     def end_if_hung(self) -> None:
         """The first time, it is given the time to tell where it hangs."""
-        if not (self.alive and self._watch.hung(self.role.pid)):
+        if not (self.alive and self._watch.hung(self.role.cpu_seconds)):
             self._asked_where = False
         elif not self._asked_where:
             self._asked_where = True
@@ -187,6 +194,7 @@ class Member:
             'state': self.state,
             'activity': 'stopped' if self.wake else self.beat.activity,
             'pid': self.role.pid if self.alive else None,
+            'node': self.role.node if self.alive else '',
             'restarts': self.restarts,
             'progress': self.beat.progress,
             'seconds': self.seconds,

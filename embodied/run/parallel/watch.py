@@ -1,12 +1,13 @@
 """Watch over one process: hung, or only slow?"""
 
 import time
+from collections.abc import Callable
 
 import psutil
 
 from .vitals import Beat
 
-__all__ = ['Watch']
+__all__ = ['Watch', 'cpu_seconds']
 
 SILENCE = 10.0  # seconds without a beat after which the last one says nothing any more
 IDLE_SHARE = 0.01  # of a core, for threads that only keep connections alive
@@ -38,18 +39,19 @@ class Watch:
             self._since = self._heard
         self._beat = beat
 
-    def hung(self, pid: int) -> bool:
+    def hung(self, cpu_seconds: Callable[[], float]) -> bool:
+        """cpu_seconds: what the process and those that it started have used so far."""
         now = time.monotonic()
         busy = self._beat.busy and not self._beat.activity
         if not self._timeout or not (busy or now - self._heard > SILENCE):
             return False
-        cpu = _cpu_seconds(pid)
+        cpu = cpu_seconds()
         if abs(cpu - self._cpu) > IDLE_SHARE * (now - self._since):
             self._since, self._cpu = now, cpu
         return now - self._since > self._timeout
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     """Used so far by a process and those that it started."""
     try:
         process = psutil.Process(pid)
