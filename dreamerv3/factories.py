@@ -86,6 +86,7 @@ def make_replay(
         max_gb=options.max_gb / share,
         latents=options.latents,
         sync_every=options.sync_every,
+        sync=options.sync,
         load_from=options.load_from if is_train else None,
     )
 

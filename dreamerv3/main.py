@@ -15,7 +15,7 @@ import embodied
 from embodied.core.errors import ConfigError, DreamerError
 
 from . import config as config_lib
-from . import factories, sinks
+from . import engines, factories, sinks
 from .folder import RunFolder, expand
 
 __all__ = ['launch', 'loop_args', 'main', 'run']
@@ -107,6 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(config: elements.Config) -> None:
     """Starts or continues the run in `config.logdir` and returns when it has ended."""
     sinks.check(config)
+    engines.check(config)
     if config.script in (AGENT, *ROLES):
         _check_role(config)
     config = config.update(logdir=expand(config.logdir, config.task))
@@ -141,7 +142,13 @@ def launch(
             run.eval_only(make_agent, make_eval_env, make_logger, args)
         case 'parallel':
             parallel.combined(
-                make_agent, *replays, *envs, make_stream, make_logger, args
+                make_agent,
+                *replays,
+                *envs,
+                make_stream,
+                make_logger,
+                args,
+                engine=engines.make_engine(config),
             )
         case 'parallel_agent':
             parallel.parallel_agent(make_agent, args)

@@ -9,6 +9,7 @@ __all__ = [
     'ConfigError',
     'DreamerError',
     'EnvError',
+    'FolderInUseError',
     'MissingExtraError',
     'NonFiniteError',
     'ReplayError',
@@ -39,6 +40,10 @@ class SpaceError(EnvError):
 
 class ReplayError(DreamerError):
     """The replay was asked for something that it cannot hold or serve."""
+
+
+class FolderInUseError(ReplayError):
+    """Another process writes to the folder, or has died and still counts as alive."""
 
 
 class CheckpointError(DreamerError):

@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from embodied.core.errors import ReplayError
+from embodied.core.errors import FolderInUseError, ReplayError
 
 from .card import CARD, BadCard, Card, fsync, new_id
 from .segment import BadSegment, Segment
@@ -218,7 +218,7 @@ class _Lock:
         except BlockingIOError:
             holder = os.read(fd, 1000).decode() or 'another process'
             os.close(fd)
-            raise ReplayError(
+            raise FolderInUseError(
                 f'The replay folder {path} is being written by {holder}. Stop that run '
                 f'or choose another folder with replay.dir.'
             ) from None

@@ -23,8 +23,10 @@ from .store import Store
 __all__ = ['attach', 'load_folder', 'load_source', 'recover', 'refuse_difference']
 
 
-def load_folder(store: Store, folder: Folder, boot: str) -> None:
-    """Takes over all rows of a folder, which this process goes on writing."""
+def load_folder(store: Store, folder: Folder, boot: str) -> int:
+    """Takes over all rows of a folder, which this process goes on writing: how many
+    were lost because their machine went down before they were synced."""
+    lost = 0
     allocator = store.allocator
     segments = folder.open_segments()
     clean = folder.card.clean
@@ -32,7 +34,7 @@ def load_folder(store: Store, folder: Folder, boot: str) -> None:
         folder.note_loss()
     allocator.prefix = folder.card.prefix
     for segment in segments:
-        recover(segment, boot, clean)
+        lost += recover(segment, boot, clean)
         _fetch_numbers(segment)
         segment.dirty = bool(
             (segment.table['durable'] < segment.table['committed']).any()
@@ -62,6 +64,7 @@ def load_folder(store: Store, folder: Folder, boot: str) -> None:
         store.next_ordinal = ordinal + 1
     _drop_empty(store)
     store.index.find_stops()
+    return lost
 
 
 def load_source(store: Store, path: Any) -> None:
@@ -108,17 +111,22 @@ def attach(store: Store, segments: list[Segment], home: Any) -> None:
     store.index.find_stops()
 
 
-def recover(segment: Segment, boot: str, clean: bool) -> None:
-    """Trusts what was synced only, if the machine went down since it was written.
+def recover(segment: Segment, boot: str, clean: bool) -> int:
+    """Trusts what was synced only, if the machine went down since it was written: how
+    many rows are lost.
 
     clean: whether everything was on the disk when the last writer ended.
     """
+    lost = 0
     if _booted_since(segment, boot) and not clean:
         table = segment.table
+        unsynced = table['committed'] > table['durable']
+        lost = int((table['committed'] - table['durable'])[unsynced].sum())
         table['committed'] = np.minimum(table['committed'], table['durable'])
         table['first'] = np.minimum(table['first'], table['committed'])
         segment.lose_latents()
     segment.header['boot'] = boot.encode()
+    return lost
 
 
 def _fetch_numbers(segment: Segment) -> None:

@@ -45,6 +45,8 @@ class Replay(base.Replay):
     latents: 'disk' keeps them in the folder, 'ram' in memory, lost with the process.
     sync_every: seconds between syncs against a loss of power; 0 syncs on close only.
     load_from: folder of another run's replay, to be read before our own steps.
+    sync: 'timer' syncs every `sync_every` seconds, 'ack' also before `add` returns.
+    lost: steps of earlier processes that were not synced when their machine went down.
 
     Safe to use from several threads. With a directory, every step is kept as soon as
     `add` returns, and `close` gives the folder back.
@@ -65,8 +67,9 @@ class Replay(base.Replay):
         latents: str = 'disk',
         sync_every: float = 60.0,
         load_from: Any = None,
+        sync: str = 'timer',
     ):
-        _check(length, capacity, chunksize, context, max_gb, latents)
+        _check(length, capacity, chunksize, context, max_gb, latents, sync)
         self.length = int(length)
         self.context = self.length if context is None else int(context)
         self._context_keys = tuple(context_keys)
@@ -93,10 +96,12 @@ class Replay(base.Replay):
         self._checked = False  # whether a step was compared with the schema
         if load_from:
             load_source(self._store, load_from)
+        self.lost = 0
         if self._folder:
-            load_folder(self._store, self._folder, allocator.boot)
+            self.lost = load_folder(self._store, self._folder, allocator.boot)
         self._store.trim()
         self._selector.rebuild()
+        self._sync_first = bool(self._folder) and sync == 'ack'
         self._syncer = None
         if self._folder and sync_every > 0:
             self._syncer = Syncer(self.sync, sync_every)
@@ -109,6 +114,14 @@ class Replay(base.Replay):
     def inserts(self) -> int:
         """Steps ever added, over restarts."""
         return self._store.next_order
+
+    @property
+    def salt(self) -> int:
+        """Another number after each loss of acknowledged steps. Streams that go on must
+        get other names then, since what follows does not follow what is stored."""
+        if self._folder is None or self._sync_first:
+            return 0
+        return int.from_bytes(self._folder.card.prefix) >> 1  # not negative
 
     def add(self, step: Mapping[str, Any], worker: int = 0) -> None:
         row = {key: np.asarray(value)[None] for key, value in step.items()}
@@ -127,14 +140,10 @@ class Replay(base.Replay):
             arrays = self._fit(steps, len(names))
             if len(set(names)) == len(names):
                 self._append(arrays, names, numbers)
-                return
-            for i in range(len(names)):
-                row = slice(i, i + 1)
-                self._append(
-                    {key: value[row] for key, value in arrays.items()},
-                    names[row],
-                    None if numbers is None else numbers[row],
-                )
+            else:
+                self._append_in_turn(arrays, names, numbers)
+        if self._sync_first:
+            self.sync()
 
     def sample(
         self, batch: int, mode: base.Mode = 'train', out: base.Batch | None = None
@@ -295,6 +304,18 @@ class Replay(base.Replay):
             total = footprint.needed // allocator.segment_bytes
             need_descriptors(max(0, total - len(allocator.segments)))
 
+    def _append_in_turn(
+        self, steps: base.Batch, workers: list[int], serials: base.Array | None
+    ) -> None:
+        """Row by row, since some belong to the same stream."""
+        for i in range(len(workers)):
+            row = slice(i, i + 1)
+            self._append(
+                {key: value[row] for key, value in steps.items()},
+                workers[row],
+                None if serials is None else serials[row],
+            )
+
     def _append(
         self, steps: base.Batch, workers: list[int], serials: base.Array | None
     ) -> None:
@@ -367,6 +388,7 @@ def _check(
     context: int | None,
     max_gb: float,
     latents: str,
+    sync: str,
 ) -> None:
     if length < 1 or chunksize < 1 or max_gb < 0:
         raise ConfigError(
@@ -380,6 +402,8 @@ def _check(
         )
     if latents not in ('disk', 'ram'):
         raise ConfigError(f"replay.latents={latents!r} must be 'disk' or 'ram'.")
+    if sync not in ('timer', 'ack'):
+        raise ConfigError(f"replay.sync={sync!r} must be 'timer' or 'ack'.")
     if context is not None and not 0 <= context <= length:
         raise ConfigError(
             f'context={context} must lie between 0 and the length of {length} steps.'

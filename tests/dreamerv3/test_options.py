@@ -18,7 +18,7 @@ import pytest
 import dreamerv3
 import embodied
 from dreamerv3 import config as config_lib
-from dreamerv3 import factories, main
+from dreamerv3 import engines, factories, main
 from embodied.run.parallel.settings import ParallelSettings as Settings
 
 PACKAGES = [pathlib.Path(p.__file__).parent for p in (dreamerv3, embodied)]
@@ -148,6 +148,7 @@ def reads(tmp_path_factory):
     shares += ' --replay.fracs.recency 0.3'
     for task in ('toy_catch', 'dummy_disc', 'gym_CartPole-v1'):
         found |= record(f'{base} --task {task} {shares}', build_parts)
+    found |= record(f'{base} --engine ray', engines.make_engine)
     for suite in embodied.envs.tasks():
         settings = embodied.envs.registry.settings_of(suite.suite)
         found |= {f'env.{suite.suite}.{name}' for name in settings}

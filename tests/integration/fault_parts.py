@@ -281,7 +281,7 @@ def audit(logdir):
     return Audit(len(told), len(stored), lost, int(doubled), holes, streams)
 
 
-def run(logdir, **changes):
+def run(logdir, engine=None, **changes):
     """Starts the run, or goes on with it, until it ends."""
     bind = functools.partial
     args = elements.Config({**ARGS, 'logdir': str(logdir), **changes})
@@ -295,7 +295,7 @@ def run(logdir, **changes):
     elif args.role == 'replay':
         parallel_replay(*replays, make_stream, args)
     else:
-        combined(make_agent, *replays, *envs, make_stream, log, args)
+        combined(make_agent, *replays, *envs, make_stream, log, args, engine)
 
 
 def main():

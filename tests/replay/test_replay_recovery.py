@@ -210,3 +210,36 @@ def test_rows_that_are_fetched_ahead_from_the_disk_are_the_same(tmp_path, latent
     assert (np.diff(batch['x'], axis=1) == 1).all()
     assert (batch['dyn/deter'][..., 0] == batch['x'] % 1000).all()
     assert not replay._reader._cold  # everything was in memory
+
+
+def lose_machine(replay):
+    """The node goes down; the folder, on a shared disk, is opened by another one."""
+    for segment in replay._store.allocator.segments.values():
+        segment.header['boot'] = b'of another machine'
+    kill(replay)
+
+
+@pytest.mark.parametrize(('sync', 'lost'), [('timer', 2 * 17), ('ack', 0)])
+def test_a_machine_takes_only_steps_with_it_that_were_not_synced(tmp_path, sync, lost):
+    replay = make(tmp_path, sync=sync, sync_every=0)
+    add(replay, range(13))
+    replay.sync()
+    add(replay, range(13, 30))
+    lose_machine(replay)
+    again = make(tmp_path)
+    assert again.lost == lost
+    assert sum(map(len, stored_rows(tmp_path).values())) == 2 * 30 - lost
+
+
+def test_streams_get_other_names_after_a_loss_and_only_then(tmp_path):
+    replay = make(tmp_path)
+    salts = [replay.salt]
+    add(replay, range(9))
+    kill(replay)
+    replay = make(tmp_path)
+    salts.append(replay.salt)
+    add(replay, range(9, 12))
+    lose_machine(replay)
+    salts.append(make(tmp_path).salt)
+    assert salts[0] == salts[1] != salts[2]
+    assert make(tmp_path / 'synced', sync='ack').salt == 0

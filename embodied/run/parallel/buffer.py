@@ -59,7 +59,7 @@ class Buffer:
         """Appends row i of every [n, ...] array to the stream streams[i]."""
         with self._writing, vitals().busy():
             if self._ours:
-                self._given.add_batch(steps, streams, serials)
+                self._given.add_batch(steps, streams ^ self._given.salt, serials)
             else:
                 self._replay.add_batch(steps, streams)
                 self._added += len(streams)

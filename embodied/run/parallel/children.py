@@ -62,8 +62,8 @@ class Notice(NamedTuple):
 class Child:
     """One role in a process of its own; `notify` is called with each Notice of it.
 
-    Its output goes to `log`; with `shown`, what it prints goes to our own output. All
-    its descendants carry `mark` and end with it.
+    Its output goes to `log`; with `shown`, what it prints goes to our own output, or to
+    the descriptor that it is. All its descendants carry `mark` and end with it.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Child:
         log: Path,
         mark: str,
         notify: Callable[[Notice], Any],
-        shown: bool = False,
+        shown: bool | int = False,
     ) -> None:
         self.name = name
         self._log = log
@@ -89,13 +89,14 @@ class Child:
         log.parent.mkdir(parents=True, exist_ok=True)
         with theirs, log.open('ab') as file:
             now = datetime.datetime.now().isoformat(sep=' ', timespec='seconds')
+            stdout = None if shown is True else shown or file
             file.write(f'{FIRST_WORDS} at {now}\n'.encode())
             file.flush()
             self._process = start_module(
                 MODULE,
                 theirs.fileno(),
                 env={lineage.MARK: mark},
-                stdout=None if shown else file,
+                stdout=stdout,
                 stderr=file,
             )
         self._listener = self._thread(self._listen, order)

@@ -35,7 +35,13 @@ FINAL_NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 FINAL_WORDS = tuple(map(os.strerror, FINAL_NUMBERS))  # in errors of other processes
 
 # What another process has left behind or has not done yet; it goes away by itself.
-TRANSIENT = (AddressInUse, Disconnected, Timeout, ConnectionError)
+TRANSIENT = (
+    AddressInUse,
+    Disconnected,
+    Timeout,
+    ConnectionError,
+    errors.FolderInUseError,  # by a role on a machine that is not quite dead yet
+)
 TRANSIENT_WORDS = ('RESOURCE_EXHAUSTED', 'CUDA_ERROR_OUT_OF_MEMORY')
 
 HINTS = {

@@ -12,6 +12,7 @@ from ..progress import is_finished, say_finished
 from . import addresses
 from .agent import AgentThread, parallel_agent
 from .crew import Crew
+from .engine import Engine, Here
 from .env import start_workers
 from .factories import pack
 from .logger import parallel_logger
@@ -37,14 +38,17 @@ def combined(
     make_stream: Make,
     make_logger: Make,
     args: Mapping[str, Any],
+    engine: Engine | None = None,
 ) -> None:
     """Starts all roles and blocks until the run has ended.
 
     Roles that fail are started again; raises an error that this does not mend, or that
-    of an agent in this process. `make_*` are callables or cloudpickled bytes.
+    of an agent in this process. `make_*` are callables or cloudpickled bytes; `engine`
+    says where to start them, by default on this machine.
     """
     settings = ParallelSettings.read(args)
-    addresses.check(settings)
+    engine = engine or Here()
+    engine.check(settings)
     if _announce_finished(settings):
         return
     make_agent = pack(make_agent) if settings.agent_process else make_agent
@@ -57,7 +61,9 @@ def combined(
     with FolderLock(settings.logdir, nested=True) as lock:
         take_over(settings.logdir)
         Manifest.read(settings.checkpoints).adopt(settings.checkpoints)
-        _run(parts, settings, args, RunRecords(settings.logdir, lock.epoch))
+        records = RunRecords(settings.logdir, lock.epoch)
+        with engine.open(settings):
+            _run(parts, settings, args, records, engine)
 
 
 class Parts(NamedTuple):
@@ -74,11 +80,12 @@ def _run(
     settings: ParallelSettings,
     args: Mapping[str, Any],
     records: RunRecords,
+    engine: Engine,
 ) -> None:
     for attempt in range(TRIES):
-        args = elements.Config(args, **addresses.resolve(settings))
+        args = elements.Config({**args, **engine.adapt(settings)})
         try:
-            with Crew(settings, records) as crew:
+            with Crew(settings, records, engine.hire) as crew:
                 _start_roles(crew, parts, settings, args)
                 crew.wait()
             return

@@ -8,6 +8,7 @@ from typing import Any
 from ...core import base
 from ...core.limiters import MinSize, RateLimiter
 from ...core.signals import StopSignals
+from ...logging import EventFile
 from ..meters import Share, usage
 from . import protocol
 from .buffer import Buffer
@@ -39,6 +40,7 @@ def parallel_replay(
         # To the very end: a signal must not cut off the last save.
         stack.enter_context(StopSignals(mail.put))
         replay = unpack(make_replay_train)()
+        _report_loss(replay, settings)
         train = Buffer(replay, make_stream, ('train', 'report'), server.empty)
         stack.callback(train.close)
         replay = unpack(make_replay_eval)()
@@ -60,6 +62,14 @@ def parallel_replay(
         stack.callback(server.close)
         serve(server, [Chore(settings.log_every, log)], mail)
         saves.save()
+
+
+def _report_loss(replay: Any, settings: ParallelSettings) -> None:
+    """Steps count as soon as they are stored, so everybody may know of those that a
+    machine has taken with it."""
+    if getattr(replay, 'lost', 0):
+        with contextlib.closing(EventFile(settings.logdir)) as events:
+            events.add('lost', steps=replay.lost, reason='not synced (replay.sync)')
 
 
 class ReplayService:

@@ -1,0 +1,154 @@
+"""Keeper: runs one role on a node of a cluster for a launcher that is somewhere else.
+
+It is the class of a Ray actor: the launcher calls its methods, each in a thread of its
+own. The role is the same child process as on one machine and ends with the keeper.
+"""
+
+import os
+import queue
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ...core.errors import ConfigError
+from ...core.guard import Guard
+from ...core.processes import Surroundings
+from ...transport import free_port
+from ..parallel.children import Child, Order
+from ..parallel.directory import Places
+from ..parallel.failure import Failure
+from ..parallel.vitals import Beat
+
+__all__ = ['Keeper', 'News', 'Post']
+
+OUTPUT_BYTES = 1 << 16  # of what a role prints, at once
+
+
+class Post(NamedTuple):
+    """Where a keeper is."""
+
+    node: str  # id in the cluster
+    address: str  # of the node, with a port that is free there
+
+
+class News(NamedTuple):
+    """What has happened to the role since the last ones."""
+
+    notices: list[Beat | str | bytes]  # bytes are output for the user
+    cpu_seconds: float
+
+
+class Keeper:
+    """Owns the process of a role, from `start` to `collect`."""
+
+    def __init__(self) -> None:
+        self._news: queue.SimpleQueue[Beat | str | bytes] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._places = Places()
+        self._child: Child | None = None
+        self._guard: Guard | None = None
+
+    def locate(self, port: int = 0) -> Post:
+        """Tells that there is room for the role; `port`, if it has to be that one."""
+        import ray
+
+        host = ray.util.get_node_ip_address()
+        host = f'[{host}]' if ':' in host else host
+        node = ray.get_runtime_context().get_node_id()
+        return Post(node, f'{host}:{port or free_port()}')
+
+    def check_folders(self, witnesses: Mapping[str, str]) -> None:
+        """Refuses a node that does not see the files that the launcher has written."""
+        for path, content in witnesses.items():
+            try:
+                seen = Path(path).read_text()
+            except OSError:
+                seen = ''
+            if seen != content:
+                raise ConfigError(
+                    f'{Path(path).parent} is not the same folder on this node '
+                    f'({os.uname().nodename}) as where the run was started, so what is '
+                    'kept there would be lost with a node. Put --logdir and '
+                    '--replay.dir on a file system that all nodes share, or say '
+                    '--ray.storage pinned to keep agent, replay and logger where they '
+                    'are.'
+                )
+
+    def start(
+        self, name: str, order: Order, log: Path, mark: str, shown: bool, places: Places
+    ) -> int:
+        """Starts the process of the role: its id."""
+        path = dict.fromkeys([*order.surroundings.path, *sys.path])
+        surroundings = Surroundings(
+            parent=os.getpid(),
+            die_with_parent=False,  # It would be with this thread.
+            path=list(path),
+            pythonpath=os.environ.get('PYTHONPATH'),
+        )
+        self._guard = Guard(mark)
+        self._guard.__enter__()
+        with self._lock:
+            places = max(places, self._places, key=lambda places: places.number)
+            order = order._replace(surroundings=surroundings, places=places)
+            hear = lambda notice: self._news.put(notice.what)
+            output = self._relay() if shown else None
+            shown_to = False if output is None else output
+            self._child = Child(name, order, log, mark, hear, shown_to)
+            if output is not None:
+                os.close(output)
+        return self._child.pid
+
+    def tell(self, places: Places) -> None:
+        """Servers have moved."""
+        with self._lock:
+            self._places, child = places, self._child
+        if child is not None:
+            child.tell(places)
+
+    def listen(self, seconds: float) -> News:
+        """Blocks until something happens to the role, but not for longer than that."""
+        notices = []
+        try:
+            notices.append(self._news.get(timeout=seconds))
+            while True:
+                notices.append(self._news.get_nowait())
+        except queue.Empty:
+            return News(notices, self._role.cpu_seconds())
+
+    def ask(self) -> None:
+        self._role.ask()
+
+    def kill(self, cause: str) -> None:
+        self._role.kill(cause)
+
+    def go_on(self) -> None:
+        self._role.go_on()
+
+    def show_stacks(self) -> None:
+        self._role.show_stacks()
+
+    def collect(self) -> Failure | None:
+        """Waits for the end, leaves nothing behind; how the role failed, if it did."""
+        failure = self._role.collect()
+        assert self._guard
+        self._guard.__exit__(None, None, None)
+        return failure
+
+    @property
+    def _role(self) -> Child:
+        assert self._child, 'start comes first'
+        return self._child
+
+    def _relay(self) -> int:
+        """A descriptor; what is written to it goes to the launcher."""
+        reader, writer = os.pipe()
+
+        def relay() -> None:
+            with os.fdopen(reader, 'rb', buffering=0) as file:
+                while output := file.read(OUTPUT_BYTES):
+                    self._news.put(output)
+
+        threading.Thread(target=relay, daemon=True).start()
+        return writer

@@ -1,0 +1,166 @@
+"""Ray cluster: finds nodes for roles, and remembers those that hold data."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...core.errors import ConfigError
+from .extras import require
+from .keeper import Keeper
+from .ray_options import DATA_ROLES, PINNED, RayOptions
+
+__all__ = ['Cluster', 'Node']
+
+LOCAL = 'local'  # in place of an address: a cluster that begins and ends with the run
+PINS = 'nodes.json'  # in the logdir: nodes that hold data, by role
+GIGABYTE = 1 << 30
+TRACE = 0.001  # of a resource that a node must have, but that is not used up
+THREADS = 8  # calls at the same time to one keeper
+
+
+class Node(NamedTuple):
+    """A machine of the cluster; the name is what its owner gave it, or its address."""
+
+    id: str
+    name: str
+    memory: float
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> 'Node':
+        memory = record['Resources'].get('memory', 0.0)
+        return cls(record['NodeID'], record['NodeName'], memory)
+
+
+class Cluster:
+    """A connection to Ray, to be closed."""
+
+    def __init__(self, options: RayOptions, logdir: Path):
+        self._options = options
+        self._ray = require('ray', 'ray')
+        self._pins = Pins(logdir) if options.storage == PINNED else None
+        self._last: dict[str, Node] = {}  # where each role was placed
+        address = None if options.address == LOCAL else options.address
+        try:
+            self._ray.init(address, log_to_driver=False, logging_level='ERROR')
+        except ConnectionError as error:
+            raise ConfigError(
+                f'There is no Ray cluster at ray.address={address} ({error}). Start '
+                'one with `ray start --head`, and `ray start --address HOST:6379` on '
+                'further machines, or say --ray.address local.'
+            ) from error
+
+    def close(self) -> None:
+        self._ray.shutdown()
+
+    @property
+    def cpus(self) -> float:
+        return self._ray.cluster_resources().get('CPU', 0.0)
+
+    def env_workers(self) -> int:
+        """How many workers there is room for besides the other roles, at least one."""
+        others = sum(self._options.wanted(name).cpus for name in DATA_ROLES)
+        share = self._options.env.cpus
+        return max(1, int((self.cpus - others) / share)) if share else 1
+
+    def nodes(self) -> list[Node]:
+        """Those that are alive."""
+        return [Node.read(node) for node in self._ray.nodes() if node['Alive']]
+
+    def node(self, node_id: str) -> Node:
+        return next(
+            node for node in map(Node.read, self._ray.nodes()) if node.id == node_id
+        )
+
+    def hold(self, name: str, node: Node) -> None:
+        """A role was placed, and what it writes to local disks is there from now on."""
+        self._last[name] = node
+        if self._pins and name in DATA_ROLES:
+            self._pins.add(name, node.name)
+
+    def forget(self, name: str) -> None:
+        """The node of a role has failed, which Ray may not have noticed yet."""
+        self._last.pop(name, None)
+
+    def make_keeper(self, name: str) -> Any:
+        """A handle of a keeper that exists as soon as a node has room for the role."""
+        wanted = self._options.wanted(name)
+        resources = {wanted.resource: TRACE} if wanted.resource else {}
+        gpus = wanted.gpus
+        if gpus < 0:
+            gpus = float('GPU' in self._ray.cluster_resources())
+        return (
+            self._ray.remote(Keeper)
+            .options(
+                num_cpus=wanted.cpus,
+                num_gpus=gpus,
+                memory=int(wanted.gb * GIGABYTE) or None,
+                resources=resources,
+                scheduling_strategy=self._strategy(name, bool(resources)),
+                max_concurrency=THREADS,
+                max_restarts=0,
+            )
+            .remote()
+        )
+
+    def describe(self, name: str) -> str:
+        """What a role waits for, and what there is."""
+        wanted = self._options.wanted(name)
+        needs = {key: value for key, value in wanted._asdict().items() if value}
+        free = {
+            key: round(value, 3)
+            for key, value in self._ray.available_resources().items()
+            if key in ('CPU', 'GPU') or key == wanted.resource
+        }
+        return f'it wants {needs} (see ray.* of the options), free are {free}'
+
+    def _strategy(self, name: str, constrained: bool) -> Any:
+        pinned = self._pins.find(name) if self._pins and name in DATA_ROLES else None
+        if pinned:
+            return self._affinity(self._pinned_node(name, pinned), soft=False)
+        if name not in DATA_ROLES:
+            return 'SPREAD'
+        if name in self._last:
+            return self._affinity(self._last[name], soft=True)
+        if name == 'replay' and not constrained:
+            # Its content is read through the page cache.
+            roomiest = max(self.nodes(), key=lambda node: node.memory)
+            return self._affinity(roomiest, soft=True)
+        return 'DEFAULT'
+
+    def _affinity(self, node: Node, soft: bool) -> Any:
+        strategies = require('ray.util.scheduling_strategies', 'ray')
+        return strategies.NodeAffinitySchedulingStrategy(node.id, soft=soft)
+
+    def _pinned_node(self, role: str, name: str) -> Node:
+        for node in self.nodes():
+            if node.name == name:
+                return node
+        raise lost_data(role, name)
+
+
+class Pins:
+    """Nodes that hold the data of roles, over all sessions of a run."""
+
+    def __init__(self, logdir: Path):
+        self._path = logdir / PINS
+        self._nodes: dict[str, str] = {}
+        if self._path.exists():
+            self._nodes = json.loads(self._path.read_text())
+
+    def find(self, role: str) -> str | None:
+        return self._nodes.get(role)
+
+    def add(self, role: str, node: str) -> None:
+        if self._nodes.get(role) != node:
+            self._nodes[role] = node
+            self._path.write_text(json.dumps(self._nodes, indent=2))
+
+
+def lost_data(role: str, node: str) -> ConfigError:
+    return ConfigError(
+        f'The {role} keeps its data on the node {node}, which is not in the cluster '
+        '(ray.storage: pinned). Started elsewhere it would begin without them. Bring '
+        'the node back and give the same command; or, with --ray.storage shared, keep '
+        '--logdir and --replay.dir where all nodes see them.'
+    )

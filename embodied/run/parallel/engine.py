@@ -1,0 +1,52 @@
+"""Engines: on which machines the roles of a run are started."""
+
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, Protocol
+
+from . import addresses
+from .children import Child, Order
+from .member import Role
+from .settings import ParallelSettings
+
+__all__ = ['Engine', 'Here']
+
+
+class Engine(Protocol):
+    """What a launcher needs to know of the place where it starts its roles."""
+
+    def check(self, settings: ParallelSettings) -> None:
+        """Refuses settings that cannot work there."""
+
+    def open(self, settings: ParallelSettings) -> AbstractContextManager:
+        """Context in which roles can be started."""
+
+    def adapt(self, settings: ParallelSettings) -> dict[str, Any]:
+        """Options that the roles get in place of the given ones; anew for each attempt
+        to start them."""
+
+    def hire(
+        self,
+        name: str,
+        order: Order,
+        log: Path,
+        mark: str,
+        notify: Any,
+        shown: bool = False,
+    ) -> Role:
+        """Starts a process, as `Child` does."""
+
+
+class Here:
+    """Processes of this machine."""
+
+    hire = Child
+
+    def check(self, settings: ParallelSettings) -> None:
+        addresses.check(settings)
+
+    def open(self, settings: ParallelSettings) -> AbstractContextManager:
+        return nullcontext()
+
+    def adapt(self, settings: ParallelSettings) -> dict[str, Any]:
+        return addresses.resolve(settings)

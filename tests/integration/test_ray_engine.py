@@ -1,0 +1,82 @@
+"""Runs on Ray clusters of this machine, whose roles and nodes are killed."""
+
+import json
+from pathlib import Path
+
+import pytest
+import ray_nodes
+from faults import FaultyRun, check_folder, check_ratio
+
+SCRIPT = Path(__file__).with_name('ray_parts.py')
+RATIO = 64.0
+STARTED = ('agent', 'replay', 'logger', 'env0', 'env2')
+
+
+def start(logdir, *flags):
+    return FaultyRun(logdir, *flags, script=SCRIPT)
+
+
+def homes(run):
+    """Nodes by role, where they were placed last."""
+    placed = [event for event in run.events() if event['event'] == 'placed']
+    return {event['role']: event['node'] for event in placed}
+
+
+def await_all(run, since=0):
+    for role in STARTED:
+        run.await_running(role, since)
+    run.await_steps()
+
+
+def test_roles_on_a_node_come_back_at_other_addresses(tmp_path):
+    with ray_nodes.cluster({}), start(tmp_path) as run:
+        await_all(run)
+        for role in ('replay', 'agent'):
+            run.await_running(role, since=run.kill(role))
+            run.await_steps()
+        status = json.loads((tmp_path / 'status.json').read_text())
+        assert {role['node'] for role in status['roles'].values()} == {'node0'}
+        run.interrupt()
+        assert run.wait() == 0, run.log
+    check_folder(tmp_path)
+    check_ratio(tmp_path, RATIO)
+    assert set(homes(run).values()) == {'node0'}
+    assert (tmp_path / 'keys' / 'client.json').exists()
+
+
+@pytest.mark.long
+def test_nodes_with_environments_and_with_replay_are_lost_and_one_joins(tmp_path):
+    nodes = ({'agent': 1, 'logger': 1}, {'env': 1}, {'replay': 1})
+    flags = ('--homes', 'agent,logger,env,replay')
+    with ray_nodes.cluster(*nodes) as cluster, start(tmp_path, *flags) as run:
+        await_all(run)
+        assert homes(run)['env0'] == 'node1' and homes(run)['replay'] == 'node2'
+        for lost, resource in (('node1', 'env'), ('node2', 'replay')):
+            before = len(run.events())
+            cluster.kill(lost)
+            away = [role for role, node in homes(run).items() if node == lost]
+            new = cluster.add(**{resource: 1})
+            for role in away:
+                run.await_running(role, before)
+                assert homes(run)[role] == new
+            run.await_steps()
+        run.interrupt()
+        assert run.wait() == 0, run.log
+    check_folder(tmp_path)
+    check_ratio(tmp_path, RATIO)
+
+
+@pytest.mark.long
+def test_pinned_data_is_not_left_behind_with_its_node(tmp_path):
+    nodes = ({'agent': 1, 'logger': 1, 'env': 1}, {'replay': 1})
+    flags = ('--homes', 'agent,logger,env,replay', '--storage', 'pinned')
+    with ray_nodes.cluster(*nodes) as cluster:
+        with start(tmp_path, *flags) as run:
+            await_all(run)
+            cluster.add(replay=1)
+            cluster.kill('node1')
+            assert run.wait() != 0
+            assert 'keeps its data on the node node1' in run.log
+        with start(tmp_path, *flags) as run:
+            assert run.wait() != 0
+            assert 'Bring the node back' in run.log
