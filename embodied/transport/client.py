@@ -17,6 +17,7 @@ from typing import Any
 from embodied.core.errors import ConfigError
 
 from . import addresses, hello, security
+from .calls import Call
 from .errors import Disconnected, MessageError, Refused, RemoteError, Timeout
 from .futures import Future
 from .greeting import Greeting
@@ -35,22 +36,6 @@ log = logging.getLogger(__name__)
 
 MAX_METHOD, MAX_ROWS = 60, 2**32 - 1
 WAKE, STOP = 'wake', 'stop'
-
-
-class Call:
-    """A request that is not answered yet."""
-
-    def __init__(self, method: bytes, args: tuple, rows: int, future: Future) -> None:
-        self.method = method
-        self.args = args
-        self.rows = rows
-        self.future = future
-        self.begun = time.monotonic()
-        self.deadline: float | None = None
-        self.sent = False
-        self.number = 0
-        self.parcel: Parcel
-        self.holder: object = None  # connection that the parcel was packed for
 
 
 class WireClient(Client):
@@ -125,7 +110,7 @@ class WireClient(Client):
             raise self._dropped.popleft()
         if len(method) > MAX_METHOD or not 0 <= rows <= MAX_ROWS:
             raise MessageError(f'Not a method and a number of rows: {method!r}, {rows}')
-        call = Call(method.encode(), args, rows, Future(self))
+        call = Call(self, method.encode(), args, rows)
         if self._timeout is not None:
             call.deadline = call.begun + self._timeout
         self._pack(call)
@@ -137,7 +122,7 @@ class WireClient(Client):
             self._begin_when_room(call)
         if self._due:
             self._run_callbacks()
-        return call.future
+        return call
 
     def move(self, addr: str | int) -> None:
         address = addresses.parse(addr)
@@ -177,9 +162,14 @@ class WireClient(Client):
     def wait(self, future: Future, timeout: float | None) -> None:
         self._block(future.is_complete, timeout)
 
-    def watch(self) -> None:
-        self._line.watched = True
+    def watch(self, future: Future, fn: Callable[[Future], None]) -> bool:
+        with self._lock:
+            if future.is_complete():
+                return False
+            future.callbacks += (fn,)
+            self._line.watched = True
         self._keeper_mail.put(WAKE)
+        return True
 
     def dropped(self, error: Exception) -> None:
         if not isinstance(error, Disconnected):
@@ -222,7 +212,7 @@ class WireClient(Client):
             )
 
     def _has_room(self) -> bool:
-        return len(self._calls) < self._maxinflight or bool(self._error)
+        return len(self._calls) < self._maxinflight or self._error is not None
 
     def _begin_when_room(self, call: Call) -> None:
         if not self._block(self._has_room, self._timeout, lambda: self._begin(call)):
@@ -239,7 +229,8 @@ class WireClient(Client):
         self._calls[call.number] = call
         if self._ready:
             self._transmit(call)
-            self._line.catch_up()
+            if self._wire.swallows_signals:
+                self._line.catch_up()
         if call.deadline is not None and call.deadline < self._keeper_due:
             self._keeper_mail.put(WAKE)
 
@@ -247,6 +238,7 @@ class WireClient(Client):
         if call.holder is not self._holder:
             self._pool.drop(call.holder)
             self._pack(call)
+        assert call.parcel is not None
         flags = REPEAT if call.sent else 0
         oldest = next(iter(self._calls))
         if self._send(call.parcel.frames(flags, oldest, call.number)):
@@ -267,8 +259,10 @@ class WireClient(Client):
         counts = self._counts
         counts['numrecv'] += 1
         counts['waited'] += time.monotonic() - call.begun
-        for fn in call.future.complete(value, error):
-            self._due.append(functools.partial(fn, call.future))
+        call.complete(value, error)
+        call.args, call.parcel = (), None
+        for fn in call.callbacks:
+            self._due.append(functools.partial(fn, call))
         self._line.tell()
 
     def _fail(self, error: Exception) -> None:

@@ -9,6 +9,7 @@ import logging
 import secrets
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from .errors import MessageError
@@ -18,7 +19,7 @@ from .links import Link
 from .loop import Loop
 from .methods import Method, Methods, Task
 from .packing import pack, unpack_value
-from .peers import Peer, Peers
+from .peers import Peer, Peers, Session
 from .reception import Reception
 from .security import Logbook
 from .slabs import SlabPool
@@ -32,6 +33,9 @@ log = logging.getLogger(__name__)
 class WireJob(Job):
     """A request that came through a wire."""
 
+    sealed: Sequence = ()  # frames of the reply
+    receiver: Peer | None = None  # for whom they were made
+
     def __init__(self, exchange: 'Exchange', peer: Peer, parcel: Parcel) -> None:
         self._exchange = exchange
         self._parcel = parcel
@@ -42,8 +46,6 @@ class WireJob(Job):
         self.rows = parcel.rows
         self.nbytes = parcel.nbytes
         self.arrived = time.monotonic()
-        self.sealed: list = []  # frames of the reply
-        self.receiver: Peer | None = None  # for whom they were made
         if not parcel.places:
             self.schema, self.data = parcel.schema, parcel.data
 
@@ -152,12 +154,12 @@ class Exchange:
 
     def _dispatch(self, link: Link, parcel: Parcel) -> None:
         peer = link.peer
-        if parcel.kind == Kind.HELLO:
+        if parcel.kind == Kind.REQUEST and peer is not None:
+            self._request(peer, parcel)
+        elif parcel.kind == Kind.HELLO:
             self._greet(link, parcel)
         elif peer is None:
             self._send(link, Parcel(Kind.UNKNOWN))
-        elif parcel.kind == Kind.REQUEST:
-            self._request(peer, parcel)
         elif parcel.kind == Kind.RELEASE:
             self.pool.release(parcel.number, peer)
         elif parcel.kind == Kind.MAPPED:
@@ -186,19 +188,16 @@ class Exchange:
 
     def _request(self, peer: Peer, parcel: Parcel) -> None:
         number = parcel.number
-        method = self._methods.get(parcel.method.decode(errors='replace'))
+        method = self._methods.get(parcel.method)
+        job = WireJob(self, peer, parcel)
         with self._lock:
             session = peer.session
-            session.prune(parcel.mark)
             if number in session.running:
                 return  # A repeat of what is being served; the answer finds its way.
-            outcome = session.stored.get(number)
-            if outcome is not None:
-                self._counts['repeats'] += 1
-            else:
-                outcome = self._objection(method, parcel)
+            outcome = self._stored(session, parcel) if session.stored else None
             if outcome is None:
-                job = WireJob(self, peer, parcel)
+                outcome = self._objection(method, parcel.method, job)
+            if outcome is None:
                 session.running[number] = job
                 self._queued_bytes += job.nbytes
         if outcome is not None:
@@ -215,12 +214,18 @@ class Exchange:
         if done is not None:
             self.deliver(done)
 
-    def _objection(self, method: Method | None, parcel: Parcel) -> Outcome | None:
+    def _stored(self, session: Session, parcel: Parcel) -> Outcome | None:
+        session.prune(parcel.mark)
+        outcome = session.stored.get(parcel.number)
+        self._counts['repeats'] += outcome is not None
+        return outcome
+
+    def _objection(
+        self, method: Method | None, name: bytes, job: WireJob
+    ) -> Outcome | None:
         if method is None:
-            return failure(
-                MessageError(f'{self._name} has no method {parcel.method!r}.')
-            )
-        if self._queued_bytes + parcel.nbytes > self._settings.max_queued:
+            return failure(MessageError(f'{self._name} has no method {name!r}.'))
+        if self._queued_bytes + job.nbytes > self._settings.max_queued:
             return failure(
                 MessageError(f'{self._name} is overloaded, try again later.')
             )

@@ -1,12 +1,11 @@
 """Future: the answer to a call that may still be on its way."""
 
-import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from .errors import Timeout
 
-__all__ = ['Future']
+__all__ = ['Future', 'Waiter']
 
 
 class Waiter(Protocol):
@@ -15,24 +14,27 @@ class Waiter(Protocol):
     def wait(self, future: 'Future', timeout: float | None) -> None:
         """Returns when the future is done or the time is over."""
 
-    def watch(self) -> None:
-        """From now on futures complete even when nobody waits for them."""
+    def watch(self, future: 'Future', fn: 'Callable[[Future], None]') -> bool:
+        """Adds a callback, which runs without anybody waiting; False if it is done."""
 
     def dropped(self, error: Exception) -> None:
         """Takes the error of a future that nobody ever asked for its result."""
 
 
 class Future:
-    """Result or error of one call, completed once by the client that made it."""
+    """Result or error of one call, completed once by the client that made it.
+
+    The lock of the client guards completing and adding callbacks.
+    """
+
+    callbacks: 'tuple[Callable[[Future], None], ...]' = ()
+    _done = False
+    _value: Any = None
+    _error: Exception | None = None
+    _asked = False
 
     def __init__(self, waiter: Waiter) -> None:
         self._waiter = waiter
-        self._lock = threading.Lock()
-        self._done = False
-        self._value: Any = None
-        self._error: Exception | None = None
-        self._asked = False
-        self._callbacks: list[Callable[[Future], None]] = []
 
     def is_complete(self) -> bool:
         """Whether the answer was already read; unlike `done` it does not look."""
@@ -60,26 +62,14 @@ class Future:
 
     def add_done_callback(self, fn: 'Callable[[Future], None]') -> None:
         """Calls `fn(future)` once done, from the thread that finds the answer."""
-        with self._lock:
-            if not self._done:
-                self._callbacks.append(fn)
-        if self._done:
+        if not self._waiter.watch(self, fn):
             fn(self)
-        else:
-            self._waiter.watch()
 
-    def complete(
-        self, value: Any = None, error: Exception | None = None
-    ) -> 'list[Callable[[Future], None]]':
-        """Ends the call, for clients only; returns the callbacks that are now due."""
-        with self._lock:
-            if self._done:
-                return []
-            self._value = value
-            self._error = error
-            self._done = True
-            callbacks, self._callbacks = self._callbacks, []
-        return callbacks
+    def complete(self, value: Any, error: Exception | None = None) -> None:
+        """Ends the call, for clients only; its callbacks are due then."""
+        self._value = value
+        self._error = error
+        self._done = True
 
     def __del__(self) -> None:
         if self._error is not None and not self._asked:

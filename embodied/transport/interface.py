@@ -173,7 +173,9 @@ class Client(abc.ABC):
     def __getattr__(self, name: str) -> Callable[..., Future]:
         if name.startswith('_'):
             raise AttributeError(name)
-        return functools.partial(self.call, name)
+        method = functools.partial(self.call, name)
+        self.__dict__[name] = method  # found without coming here from now on
+        return method
 
     def __enter__(self) -> Self:
         return self

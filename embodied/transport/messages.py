@@ -1,43 +1,54 @@
 """Values as bytes: a schema, small data and large arrays, without pickle.
 
-    schema   containers with their keys; type of every leaf, dtype and shape of arrays
+    schema   see `schemas.py`
     data     leaves in order: numbers, text, and arrays below LARGE bytes
     arrays   the larger ones, left as they are, to travel in frames or slabs
 
-Messages of one method mostly share their schema, so a parsed one is kept. Everything
-is checked before it is used; what does not fit raises MessageError.
+What does not fit its schema raises MessageError. A call runs through this several times
+and mostly with caches that are cold, so what counts is to touch few things: the schema
+of a value is found by its signature, a flat list of keys, dtypes and shapes.
 """
 
 import functools
-import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import ndarray
 
 from . import dtypes
 from .errors import MessageError
+from .schemas import (
+    ALIGN,
+    ARRAY,
+    BYTES,
+    C128,
+    COMPLEX,
+    DICT,
+    F64,
+    FIXED,
+    I64,
+    LARGE,
+    LIST,
+    MAX_DEPTH,
+    MAX_SCHEMA,
+    NONE,
+    SCALAR,
+    TEXT,
+    U32,
+    Branch,
+    Leaf,
+    Schema,
+)
 
-__all__ = ['LARGE', 'Encoded', 'decode', 'encode', 'parse_schema']
+__all__ = ['Encoded', 'decode', 'encode']
 
-LARGE = 256 * 1024  # bytes from which an array is not copied into the data
 COPIED = 4096  # bytes below which copying an array is the fastest
-ALIGN = 16  # of arrays within the data
+CONTAINERS = ((Mapping, dict), (list, list), (tuple, tuple))
+OPENERS = {dict: b'd', list: b'l', tuple: b't'}
+MAX_CACHED_SIGNATURE = 512
 PADDING = [bytes(-size % ALIGN) for size in range(ALIGN)]  # after so many bytes
-MAX_DEPTH = 32
-MAX_SCHEMA = 1024 * 1024
-MAX_CACHED_SCHEMA = 8 * 1024
-MAX_DIMS = 32
-
-NONE, BOOL, INT, BIGINT, FLOAT, COMPLEX, TEXT, BYTES = b'N?iIfcsb'
-LIST, TUPLE, DICT, ARRAY, SCALAR = b'ltdag'
-U32 = struct.Struct('<I')
-I64 = struct.Struct('<q')
-F64 = struct.Struct('<d')
-C128 = struct.Struct('<dd')
-FIXED = {BOOL: struct.Struct('<?'), INT: I64, FLOAT: F64, COMPLEX: C128}
-VARIABLE = (BIGINT, TEXT, BYTES)
 
 
 class Encoded(NamedTuple):
@@ -49,241 +60,194 @@ class Encoded(NamedTuple):
     arrays: list[np.ndarray]  # the large ones
 
 
-class Leaf(NamedTuple):
-    """Type of one leaf; dtype, shape and nbytes are for arrays and their scalars."""
+def encode(value: Any) -> tuple[bytes, list, int, list[ndarray]]:
+    """Splits a value of dicts, lists, tuples, text, bytes, numbers, None and arrays.
 
-    kind: int
-    dtype: np.dtype | None = None
-    shape: tuple[int, ...] = ()
-    nbytes: int = 0
-
-
-class Branch(NamedTuple):
-    """One container; `keys` are for dicts."""
-
-    kind: int
-    keys: tuple
-    children: tuple
-
-
-def encode(value: Any) -> Encoded:
-    """Splits a value of dicts, lists, tuples, text, bytes, numbers, None and arrays."""
-    encoder = _Encoder()
+    Returns what `Encoded` holds, but as a plain tuple, which is faster to make.
+    """
+    signature: list[Any] = []
+    data: list[Any] = []
+    arrays: list[ndarray] = []
     try:
-        encoder.add(value, MAX_DEPTH)
+        size = _add(value, MAX_DEPTH, signature, data, arrays, 0)
+        long = len(signature) > MAX_CACHED_SIGNATURE
+        schema = (_write_schema if long else _cached_schema)(*signature)
     except (ValueError, struct.error) as e:  # lone surrogates, 4 GB of text
         raise MessageError(f'Cannot be sent: {e}') from e
-    schema = b''.join(encoder.schema)
+    if padding := PADDING[size % ALIGN]:  # so that messages can be joined into rows
+        data.append(padding)
+    return schema, data, size + len(padding), arrays
+
+
+def decode(schema: Schema, data: Any, arrays: Sequence) -> Any:
+    """The value from its parsed schema, its data and the buffers of large arrays.
+
+    Arrays are read-only views of `data`, which are bytes, and of `arrays`; nothing is
+    copied.
+    """
+    root, size = schema
+    try:
+        if size is not None:
+            ends, used, value = size, 0, _view(root, data)
+        else:
+            decoder = _Decoder(data, arrays)
+            value = decoder.read(root)
+            ends, used = decoder.offset + -decoder.offset % ALIGN, decoder.index
+    except (struct.error, ValueError, TypeError, IndexError, MemoryError) as e:
+        raise MessageError(f'The data do not fit their schema: {e}') from e
+    if ends != len(data) or used != len(arrays):
+        raise MessageError('The data are longer than their schema says.')
+    return value
+
+
+def _add(
+    value: Any,
+    depth: int,
+    signature: list,
+    data: list,
+    arrays: list,
+    size: int,
+    code: int = ARRAY,
+) -> int:
+    """Adds a value to the lists; returns the size of all data so far."""
+    kind = type(value)
+    if kind is dict or kind is tuple or kind is list:
+        if depth == 0:
+            raise MessageError(f'Values may be nested {MAX_DEPTH} deep, not deeper.')
+        signature += (kind, len(value))
+        if kind is not dict:
+            for child in value:
+                size = _add(child, depth - 1, signature, data, arrays, size)
+            return size
+        for key, child in value.items():
+            if type(key) is not str:
+                signature.append(type(key))  # tells True from 1
+            signature.append(key)
+            size = _add(child, depth - 1, signature, data, arrays, size)
+        return size
+    if kind is not ndarray:
+        return _add_other(value, depth, signature, data, arrays, size)
+    signature += (code, value.dtype, value.shape)
+    nbytes = value.nbytes
+    if nbytes >= LARGE:
+        arrays.append(value)
+        return size
+    if padding := PADDING[size % ALIGN]:
+        data.append(padding)
+    # Joining copies anyway; taking the bytes first is faster for small ones only.
+    data.append(value.tobytes() if nbytes < COPIED else _joinable(value))
+    return size + len(padding) + nbytes
+
+
+def _add_other(
+    value: Any, depth: int, signature: list, data: list, arrays: list, size: int
+) -> int:
+    """Adds what is neither a plain container nor an array of NumPy."""
+    for base, plain in CONTAINERS:
+        if isinstance(value, base):
+            return _add(plain(value), depth, signature, data, arrays, size)
+    if hasattr(value, '__array__'):
+        code = SCALAR if isinstance(value, np.generic) else ARRAY
+        array = np.asarray(value)
+        return _add(array, depth, signature, data, arrays, size, code)
+    token, leaf = _plain(value)
+    signature.append(token)
+    data.append(leaf)
+    return size + len(leaf)
+
+
+@functools.lru_cache(maxsize=512)
+def _cached_schema(*signature: Any) -> bytes:
+    return _write_schema(*signature)
+
+
+def _write_schema(*signature: Any) -> bytes:
+    """Schema of the value with this signature; its containers tell what follows."""
+    schema = b''.join(_nodes(iter(signature)))
     if len(schema) > MAX_SCHEMA:
         raise MessageError(
             f'The structure of the value takes {len(schema)} bytes, more than '
             f'{MAX_SCHEMA}. Send arrays instead of many small objects.'
         )
-    # A whole number of steps, so that messages can be joined into rows.
-    padding = PADDING[encoder.size % ALIGN]
-    encoder.data.append(padding)
-    return Encoded(schema, encoder.data, encoder.size + len(padding), encoder.arrays)
+    return schema
 
 
-def decode(node: Leaf | Branch, data: Any, arrays: Sequence) -> Any:
-    """The value from its parsed schema, its data and the buffers of large arrays.
-
-    Arrays are read-only views of `data` and `arrays`; nothing is copied.
-    """
-    decoder = _Decoder(data, arrays)
-    try:
-        value = decoder.read(node)
-    except (struct.error, ValueError, TypeError, IndexError, MemoryError) as e:
-        raise MessageError(f'The data do not fit their schema: {e}') from e
-    ends = decoder.offset + -decoder.offset % ALIGN
-    if ends != len(data) or decoder.index != len(arrays):
-        raise MessageError('The data are longer than their schema says.')
-    return value
-
-
-def parse_schema(schema: bytes) -> Leaf | Branch:
-    """Checks and parses the schema of a message."""
-    if len(schema) > MAX_SCHEMA:
-        raise MessageError(f'Schema of {len(schema)} bytes, allowed are {MAX_SCHEMA}.')
-    if len(schema) <= MAX_CACHED_SCHEMA:
-        return _parse_cached(schema)
-    return _parse(schema)
+def _nodes(tokens: Iterator[Any]) -> Iterator[bytes]:
+    """One value of the signature."""
+    token = next(tokens)
+    if token in (ARRAY, SCALAR):
+        text, shape = dtypes.describe(next(tokens)), next(tokens)
+        sizes = struct.pack(f'<HB{len(shape)}Q', len(text), len(shape), *shape)
+        yield bytes([token]) + sizes + text
+    elif isinstance(token, bytes):
+        yield token
+    else:
+        count = next(tokens)
+        yield OPENERS[token] + U32.pack(count)
+        for _ in range(count):
+            if token is dict:
+                yield _key_schema(next(tokens), tokens)
+            yield from _nodes(tokens)
 
 
-@functools.lru_cache(maxsize=512)
-def _parse_cached(schema: bytes) -> Leaf | Branch:
-    return _parse(schema)
-
-
-def _parse(schema: bytes) -> Leaf | Branch:
-    parser = _Parser(schema)
-    try:
-        node = parser.node(MAX_DEPTH)
-    except (struct.error, IndexError, ValueError, TypeError) as e:
-        raise MessageError(f'Broken schema: {e}') from e
-    if parser.offset != len(schema):
-        raise MessageError('Broken schema: bytes after its end.')
-    return node
-
-
-@functools.lru_cache(maxsize=1024)
-def _array_schema(kind: bytes, dtype: np.dtype, shape: tuple[int, ...]) -> bytes:
-    text = dtypes.describe(dtype)
-    return kind + struct.pack(f'<HB{len(shape)}Q', len(text), len(shape), *shape) + text
-
-
-@functools.lru_cache(maxsize=256)
-def _open_schema(kind: bytes, count: int) -> bytes:
-    return kind + U32.pack(count)
-
-
-@functools.lru_cache(maxsize=1024)
-def _key_schema(key: Any, kind: type) -> bytes:
-    """Schema of a key; `kind` tells True from 1 in the cache."""
-    if issubclass(kind, str):
+def _key_schema(key: Any, tokens: Iterator[Any]) -> bytes:
+    if isinstance(key, str):
         text = key.encode()
         return b's' + U32.pack(len(text)) + text
+    kind, key = key, next(tokens)
+    if issubclass(kind, str):
+        return _key_schema(str(key), tokens)
     if issubclass(kind, int) and kind is not bool and _is_int64(key):
         return b'i' + I64.pack(key)
     raise MessageError(f'Keys are text or integers, not {key!r}.')
 
 
-class _Encoder:
-    def __init__(self) -> None:
-        self.schema: list[bytes] = []
-        self.data: list[Any] = []
-        self.arrays: list[np.ndarray] = []
-        self.size = 0
-
-    def add(self, value: Any, depth: int) -> None:
-        if isinstance(value, np.ndarray):
-            self._array(b'a', value)
-        elif isinstance(value, (dict, Mapping)):
-            self._open(b'd', len(value), depth)
-            for key, child in value.items():
-                kind: Any = type(key)
-                self.schema.append(_key_schema(key, kind))
-                if type(child) is np.ndarray:  # mostly; saves a call
-                    self._array(b'a', child)
-                else:
-                    self.add(child, depth - 1)
-        elif isinstance(value, (list, tuple)):
-            self._open(b'l' if isinstance(value, list) else b't', len(value), depth)
-            for child in value:
-                self.add(child, depth - 1)
-        elif isinstance(value, np.generic):
-            self._array(b'g', value)
-        elif hasattr(value, '__array__'):
-            self._array(b'a', np.asarray(value))
-        else:
-            self._plain(value)
-
-    def _open(self, kind: bytes, count: int, depth: int) -> None:
-        if depth == 0:
-            raise MessageError(f'Values may be nested {MAX_DEPTH} deep, not deeper.')
-        self.schema.append(_open_schema(kind, count))
-
-    def _plain(self, value: Any) -> None:
-        if value is None:
-            self.schema.append(b'N')
-        elif isinstance(value, bool):
-            self._put(b'?', b'\1' if value else b'\0')
-        elif isinstance(value, int):
-            if _is_int64(value):
-                self._put(b'i', I64.pack(value))
-            else:
-                self._sized(b'I', str(value).encode())
-        elif isinstance(value, float):
-            self._put(b'f', F64.pack(value))
-        elif isinstance(value, complex):
-            self._put(b'c', C128.pack(value.real, value.imag))
-        elif isinstance(value, str):
-            self._sized(b's', value.encode())
-        elif isinstance(value, (bytes, bytearray, memoryview)):
-            self._sized(b'b', bytes(value))
-        else:
-            raise MessageError(
-                f'Cannot send a {type(value).__name__}. Allowed are dicts, lists, '
-                f'tuples, str, bytes, numbers, None and arrays.'
-            )
-
-    def _array(self, kind: bytes, value: Any) -> None:
-        self.schema.append(_array_schema(kind, value.dtype, value.shape))
-        nbytes = value.nbytes
-        if nbytes >= LARGE:
-            self.arrays.append(np.asarray(value))
-            return
-        padding = PADDING[self.size % ALIGN]
-        self.data += (padding, value if _is_plain(value, nbytes) else value.tobytes())
-        self.size += len(padding) + nbytes
-
-    def _put(self, kind: bytes, data: bytes) -> None:
-        self.schema.append(kind)
-        self._bytes(data)
-
-    def _sized(self, kind: bytes, data: bytes) -> None:
-        self.schema.append(kind)
-        self._bytes(U32.pack(len(data)))
-        self._bytes(data)
-
-    def _bytes(self, data: bytes) -> None:
-        self.data.append(data)
-        self.size += len(data)
+def _joinable(array: Any) -> Any:
+    dtype = array.dtype
+    plain = dtype.isbuiltin == 1 and dtype.kind in 'biufc' and array.flags.c_contiguous
+    return array if plain else array.tobytes()
 
 
-class _Parser:
-    def __init__(self, schema: bytes) -> None:
-        self.schema = schema
-        self.offset = 0
+def _plain(value: Any) -> tuple[bytes, bytes]:
+    """Schema and data of a leaf that is no array."""
+    if value is None:
+        return b'N', b''
+    if isinstance(value, bool):
+        return b'?', b'\1' if value else b'\0'
+    if isinstance(value, int):
+        if _is_int64(value):
+            return b'i', I64.pack(value)
+        return b'I', _sized(str(value).encode())
+    if isinstance(value, float):
+        return b'f', F64.pack(value)
+    if isinstance(value, complex):
+        return b'c', C128.pack(value.real, value.imag)
+    if isinstance(value, str):
+        return b's', _sized(value.encode())
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return b'b', _sized(bytes(value))
+    raise MessageError(
+        f'Cannot send a {type(value).__name__}. Allowed are dicts, lists, '
+        f'tuples, str, bytes, numbers, None and arrays.'
+    )
 
-    def node(self, depth: int) -> Leaf | Branch:
-        kind = self._take(1)[0]
-        if kind in (ARRAY, SCALAR):
-            return self._array(kind)
-        if kind in (LIST, TUPLE, DICT):
-            if depth == 0:
-                raise MessageError('Broken schema: nested too deeply.')
-            return self._branch(kind, depth)
-        if kind == NONE or kind in FIXED or kind in VARIABLE:
-            return Leaf(kind)
-        raise MessageError(f'Broken schema: unknown type {kind}.')
 
-    def _branch(self, kind: int, depth: int) -> Branch:
-        count = self._number()
-        keys, children = [], []
-        # A hostile count cannot cost more than the bytes that follow it.
-        for _ in range(count):
-            if kind == DICT:
-                keys.append(self._key())
-            children.append(self.node(depth - 1))
-        if len(set(keys)) != len(keys):
-            raise MessageError('Broken schema: a key appears twice.')
-        return Branch(kind, tuple(keys), tuple(children))
+def _sized(data: bytes) -> bytes:
+    return U32.pack(len(data)) + data
 
-    def _key(self) -> Any:
-        kind = self._take(1)[0]
-        if kind == TEXT:
-            return str(self._take(self._number()), 'utf-8')
-        if kind == INT:
-            return I64.unpack(self._take(I64.size))[0]
-        raise MessageError('Broken schema: a key is neither text nor integer.')
 
-    def _array(self, kind: int) -> Leaf:
-        length, ndim = struct.unpack('<HB', self._take(3))
-        if ndim > MAX_DIMS or (kind == SCALAR and ndim):
-            raise MessageError(f'Broken schema: array of {ndim} dimensions.')
-        shape = struct.unpack(f'<{ndim}Q', self._take(8 * ndim))
-        dtype = dtypes.parse(self._take(length))
-        return Leaf(kind, dtype, shape, dtype.itemsize * math.prod(shape))
-
-    def _number(self) -> int:
-        return U32.unpack(self._take(4))[0]
-
-    def _take(self, size: int) -> bytes:
-        start, self.offset = self.offset, self.offset + size
-        if self.offset > len(self.schema):
-            raise MessageError('Broken schema: it ends too early.')
-        return self.schema[start : self.offset]
+def _view(node: Leaf | Branch, data: Any) -> Any:
+    """The value of a schema with small arrays only."""
+    if type(node) is Leaf:
+        kind, dtype, shape, _, offset = node
+        array = ndarray(shape, dtype, data, offset)
+        return array if kind == ARRAY else array[()]
+    assert isinstance(node, Branch)
+    kind, keys, children = node
+    values = [_view(child, data) for child in children]
+    if kind == DICT:
+        return dict(zip(keys, values, strict=True))
+    return values if kind == LIST else tuple(values)
 
 
 class _Decoder:
@@ -310,7 +274,7 @@ class _Decoder:
         return self._variable(kind)
 
     def _array(self, leaf: Leaf) -> Any:
-        kind, dtype, shape, nbytes = leaf
+        kind, dtype, shape, nbytes, _ = leaf
         if nbytes >= LARGE:
             source = self.arrays[self.index]
             self.index += 1
@@ -336,14 +300,6 @@ class _Decoder:
         if self.offset > len(self.data):
             raise ValueError('the data end too early')
         return self.data[start : self.offset]
-
-
-def _is_plain(array: Any, nbytes: int) -> bool:
-    """Whether an array is worth being joined without a copy, and can be."""
-    if nbytes < COPIED:
-        return False
-    dtype = array.dtype
-    return dtype.isbuiltin == 1 and dtype.kind in 'biufc' and array.flags.c_contiguous
 
 
 def _is_int64(value: int) -> bool:

@@ -89,7 +89,7 @@ class Methods:
     def __init__(self, name: str, post: Callable[[Task], None]) -> None:
         self._name = name
         self._post = post
-        self._methods: dict[str, Method] = {}
+        self._methods: dict[bytes, Method] = {}
         self._batched: list[Method] = []
         self._threads: list[threading.Thread] = []
         self._closing = False
@@ -105,7 +105,7 @@ class Methods:
         once: bool,
         batcher: Batcher | None = None,
     ) -> None:
-        if self._threads or name in self._methods or name.startswith('_'):
+        if self._threads or name.encode() in self._methods or name.startswith('_'):
             raise ConfigError(
                 f"Cannot bind '{name}': names are bound once, before start(), and do "
                 f'not begin with an underscore.'
@@ -116,7 +116,7 @@ class Methods:
                 f'methods without postfn can run in the I/O thread.'
             )
         method = Method(name, workfn, postfn, workers, once, batcher, workers)
-        self._methods[name] = method
+        self._methods[name.encode()] = method
         if batcher is not None:
             self._batched.append(method)
 
@@ -141,7 +141,7 @@ class Methods:
             if thread.is_alive():
                 log.warning('%s is still running and was left behind.', thread.name)
 
-    def get(self, name: str) -> Method | None:
+    def get(self, name: bytes) -> Method | None:
         return self._methods.get(name)
 
     def submit(self, method: Method, job: Job) -> Task | None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from . import messages
 from .errors import MessageError
+from .messages import Encoded, decode, encode
+from .schemas import parse_schema
 from .slabs import SlabPool, SlabReader
 from .wire import INLINE, MAX_PLACES, Parcel, Place
 
@@ -29,8 +30,7 @@ def pack(
     The value may be encoded already. No frame may exceed `limit` bytes: the peer
     would hang up, again and again.
     """
-    encoded = value if type(value) is messages.Encoded else messages.encode(value)
-    schema, data, size, arrays = encoded
+    schema, data, size, arrays = value if type(value) is Encoded else encode(value)
     if not arrays and size <= limit:
         return Parcel(kind, number, method, rows, (), schema, data)
     _check_sizes(size, arrays, limit)
@@ -44,15 +44,15 @@ def pack(
 
 def unpack_value(parcel: Parcel, reader: SlabReader | None = None) -> Any:
     """The value of a parcel; arrays are read-only views of what arrived."""
-    node = messages.parse_schema(parcel.schema)
+    schema = parse_schema(parcel.schema)
     if not parcel.places:
-        return messages.decode(node, parcel.data, ())
+        return decode(schema, parcel.data, ())
     buffers = list(parcel.buffers)
     if len(buffers) < len(parcel.places):
         if reader is None:
             raise MessageError('Arrays in slabs from a peer that did not offer any.')
         buffers = reader.open(parcel.places, buffers)
-    return messages.decode(node, parcel.data, buffers)
+    return decode(schema, parcel.data, buffers)
 
 
 def _check_sizes(size: int, arrays: list[np.ndarray], limit: int) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from portal import client_socket
@@ -152,8 +153,12 @@ class PortalClient(Client):
             for number in numbers:
                 self._finish(number, None, error)
 
-    def watch(self) -> None:
-        """Portal reads all the time."""
+    def watch(self, future: Future, fn: Callable[[Future], None]) -> bool:
+        with self._changed:
+            if future.is_complete():
+                return False
+            future.callbacks += (fn,)
+        return True  # Portal reads all the time.
 
     def dropped(self, error: Exception) -> None:
         if not isinstance(error, Disconnected):
@@ -208,9 +213,9 @@ class PortalClient(Client):
                 return
             self._by_future.pop(id(call.future), None)
             self._counts['numrecv'] += 1
-            callbacks = call.future.complete(value, error)
+            call.future.complete(value, error)
             self._changed.notify_all()
-        for fn in callbacks:
+        for fn in call.future.callbacks:
             fn(call.future)
 
 

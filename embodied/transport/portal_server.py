@@ -228,7 +228,7 @@ class PortalServer(Server):
         try:
             name, rows, rest = portal_wire.read_method(data[U64:])
             job = PortalJob(addr, number, rows, rest)
-            method = self._methods.get(name)
+            method = self._methods.get(name.encode())
             if method is None:
                 raise MessageError(f'{self._name} has no method {name!r}.')
             if self._queued_bytes + job.nbytes > self._settings.max_queued:

@@ -7,7 +7,7 @@ from portal import packlib
 
 from . import dtypes, trees
 from .errors import MessageError
-from .messages import LARGE
+from .schemas import LARGE
 
 __all__ = ['pack', 'read_method', 'unpack', 'write_method']
 

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import messages, trees
-from .messages import Branch, Encoded, Leaf
+from . import trees
+from .messages import Encoded, encode
+from .schemas import DICT, LIST, TUPLE, Branch, Leaf, parse_schema
 
 __all__ = ['Layout', 'gather', 'layout_of', 'scatter']
 
@@ -50,13 +51,13 @@ class Layout(NamedTuple):
 @functools.lru_cache(maxsize=256)
 def layout_of(schema: bytes) -> Layout | None:
     """The layout of messages with this schema, None if they have none."""
+    root, size = parse_schema(schema)
     columns: list[Column] = []
-    structure = _walk(messages.parse_schema(schema), columns)
+    structure = None if size is None else _walk(root, columns)
     if structure is None or not columns:
         return None
-    last = columns[-1]
-    ends = last.offset + last.dtype.itemsize * int(np.prod(last.shape))
-    return Layout(structure, tuple(columns), ends + -ends % messages.ALIGN)
+    assert size is not None
+    return Layout(structure, tuple(columns), size)
 
 
 def gather(layout: Layout, data: list, rows: int) -> Any:
@@ -82,16 +83,16 @@ def scatter(value: Any, lines: int, rows: int) -> list[Encoded] | None:
         return None
     arrays = [np.asarray(leaf) for leaf in leaves]
     arrays = [array.reshape(*shape, *array.shape[1:]) for array in arrays]
-    first = messages.encode(trees.unflatten(structure, [a[0] for a in arrays]))
-    layout = layout_of(first.schema)
-    if layout is None or first.arrays:
+    first = trees.unflatten(structure, [a[0] for a in arrays])
+    schema, _, _, large = encode(first)
+    layout = layout_of(schema)
+    if layout is None or large:
         return None
     table = bytearray(lines * layout.width)
     for column, array in zip(layout.columns, arrays, strict=True):
         column.of(table, lines, layout.width)[...] = array
     view, width = memoryview(table), layout.width
     starts = range(0, lines * width, width)
-    schema = first.schema
     return [Encoded(schema, [view[at : at + width]], width, []) for at in starts]
 
 
@@ -101,17 +102,11 @@ def _walk(node: Leaf | Branch, columns: list[Column]) -> tuple | None:
         parts = [_walk(child, columns) for child in node.children]
         if any(part is None for part in parts):
             return None
-        kinds = {messages.DICT: dict, messages.LIST: list, messages.TUPLE: tuple}
+        kinds = {DICT: dict, LIST: list, TUPLE: tuple}
         return (kinds[node.kind], node.keys, tuple(parts))
-    if node.dtype is None or node.nbytes >= messages.LARGE or not node.nbytes:
+    assert node.dtype is not None
+    if not node.nbytes or node.dtype.kind in 'SU':
         return None
-    if node.dtype.kind in 'SU':
-        return None
-    offset = 0
-    if columns:
-        last = columns[-1]
-        offset = last.offset + last.dtype.itemsize * int(np.prod(last.shape))
-        offset += -offset % messages.ALIGN
     strides = np.ndarray(node.shape, node.dtype, bytes(node.nbytes)).strides
-    columns.append(Column(offset, node.dtype, node.shape, strides))
+    columns.append(Column(node.offset, node.dtype, node.shape, strides))
     return ()

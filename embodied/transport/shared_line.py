@@ -77,9 +77,9 @@ class SharedLine:
     def catch_up(self) -> None:
         """Handles what arrived, if others sleep on the line.
 
-        To be called after sending, which may have swallowed the signal to them.
+        To be called after sending on a line that swallows signals to them.
         """
-        if self._line.swallows_signals and (self._reading or self.watched):
+        if self._reading or self.watched:
             self.pump()
 
     def pump(self) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from .errors import MessageError
-from .messages import LARGE
+from .schemas import LARGE
 from .wire import INLINE, Place
 
 __all__ = ['Probe', 'SlabGone', 'SlabPool', 'SlabReader', 'supported']

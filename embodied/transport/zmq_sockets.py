@@ -7,7 +7,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from .interface import Settings
-from .messages import LARGE
+from .schemas import LARGE
 from .wire import MAX_HEAD, MAX_PLACES
 
 __all__ = [

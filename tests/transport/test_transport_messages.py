@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from embodied.transport import MessageError, wire
-from embodied.transport.messages import LARGE
+from embodied.transport.schemas import LARGE
 from embodied.transport.packing import pack, unpack_value
 
 DTYPES = [
