@@ -56,7 +56,7 @@ DEADLINE = 90.0  # seconds for a role to be back
 COMPILE = 900.0  # seconds for a first start
 BANDS = {'numpy': BAND, 'real': 16}  # sequences: four batches
 PACE = 0.01  # seconds per step of an environment
-STEPS = {'real': 5000, 'numpy': 20_000}  # of runs that are killed as a whole
+STEPS = {'real': 8000, 'numpy': 20_000}  # of runs that are killed as a whole
 MEGABYTE = 2**20
 
 

@@ -78,6 +78,7 @@ class WireClient(Client):
         self._pool = SlabPool(self._settings.slab_bytes)
         self._holder = object()  # stands for the current connection in the pool
         self._reader: SlabReader | None = None
+        self._server = ''  # its name
         self._server_maps_ours = False
         self._ready = False
         self._epoch = 0
@@ -309,12 +310,15 @@ class WireClient(Client):
         try:
             value = unpack_value(parcel, self._reader)
             if parcel.kind == Kind.ERROR:
-                value, error = None, RemoteError(value['message'], value['text'])
+                value, error = None, self._remote_error(value)
         except SlabGone:
             return  # With its server; the request is sent again to the next one.
         except (MessageError, TypeError, KeyError) as e:
             error = MessageError(f'Unreadable answer: {e}')
         self._finish(parcel.number, value, error)
+
+    def _remote_error(self, words: Any) -> RemoteError:
+        return RemoteError(words['message'], words['text'], self._server)
 
     def _welcomed(self, parcel: Parcel) -> None:
         try:
@@ -325,6 +329,7 @@ class WireClient(Client):
         if welcome is None or self._error:
             return
         self._epoch = parcel.mark
+        self._server = welcome.server
         self._server_maps_ours = welcome.server_maps_ours
         if welcome.server_pid is not None:
             self._reader = SlabReader(welcome.server_pid, self._note_release())

@@ -38,11 +38,13 @@ class MessageError(TransportError):
 
 
 class RemoteError(TransportError):
-    """The handler at the other end raised. `traceback` is its text from there."""
+    """The handler at the other end raised. `traceback` is its text from there, `server`
+    the name of that end, where the backend tells it."""
 
-    def __init__(self, message: str, traceback: str = '') -> None:
+    def __init__(self, message: str, traceback: str = '', server: str = '') -> None:
         super().__init__(message)
         self.traceback = traceback
+        self.server = server
 
     def __str__(self) -> str:
         message = super().__str__()

@@ -18,9 +18,10 @@ NONCE_BYTES = 16
 
 
 class Welcome:
-    """What the server said about slabs when it let us in."""
+    """What the server said about itself and about slabs when it let us in."""
 
     def __init__(self, words: dict, use_slabs: bool) -> None:
+        self.server = str(words.get('server', ''))
         probe = words.get('probe')
         self.server_maps_ours = use_slabs and words.get('slabs') is True
         self.server_pid: int | None = None  # where we can map its slabs

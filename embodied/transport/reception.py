@@ -40,11 +40,13 @@ class Reception:
 
     def __init__(
         self,
+        server: str,
         identity: hello.Identity,
         keys: ServerKeys | None,
         settings: Settings,
         logbook: Logbook,
     ) -> None:
+        self._server = server
         self._plain = identity.plain()
         self._keys = keys
         self._logbook = logbook
@@ -65,7 +67,7 @@ class Reception:
             self._logbook.warn(name, f'refused, it differs in {"; ".join(lines)}')
             return pack(Kind.REFUSED, {'nonce': nonce, 'differences': lines}), None
         pid = self._mappable(words)
-        welcome = {'nonce': nonce, 'slabs': pid is not None}
+        welcome = {'nonce': nonce, 'server': self._server, 'slabs': pid is not None}
         if self._keys is not None:
             welcome['proof'] = hello.prove(self._keys.token, 'server', nonce)
         if self._probe is not None:

@@ -51,7 +51,7 @@ class WireServer(Server):
         self._loop = Loop()
         logbook = security.Logbook()
         reception = Reception(
-            identity or hello.Identity(), keys, self._settings, logbook
+            name, identity or hello.Identity(), keys, self._settings, logbook
         )
         self._exchange = Exchange(
             name, self._loop, self._methods, reception, self._settings, logbook

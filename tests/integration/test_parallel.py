@@ -369,7 +369,7 @@ def test_a_finished_run_says_so_and_goes_on_when_its_limit_is_raised(tmp_path, c
         ({'make_agent': foreign.fail}, ['The agent failed: ValueError']),
         (
             {'make_replay': bind(foreign.Replay, fails_at=30)},
-            ['ValueError: the list is full'],
+            ['The replay failed: ValueError: the list is full', 'foreign.py'],
         ),
         (
             {'make_logger': foreign.FailingLogger},

@@ -66,6 +66,7 @@ class Report(NamedTuple):
     final: bool
     transient: bool
     hint: str = ''
+    origin: str = ''  # the server whose handler raised it, if another process has it
 
     @classmethod
     def of(cls, error: BaseException) -> 'Report':
@@ -86,6 +87,7 @@ class Report(NamedTuple):
             final=final,
             transient=transient and not final,
             hint=next((HINTS[n] for n in numbers if n in HINTS), ''),
+            origin=error.server if isinstance(error, RemoteError) else '',
         )
 
 
@@ -126,7 +128,8 @@ class Failure(NamedTuple):
         """One line."""
         if self.report:
             first, *_ = self.report.message.splitlines() or ['']
-            return f'{self.report.kind}: {first}'[:MAX_SUMMARY]
+            where = f'in the {self.report.origin}' if self.report.origin else ''
+            return f'{where or self.report.kind}: {first}'[:MAX_SUMMARY]
         if self.cause:
             return self.cause
         if self.code < 0:
@@ -145,7 +148,12 @@ class Failure(NamedTuple):
         return errors.RoleError('\n'.join(self._story(note)))
 
     def _story(self, note: str) -> Iterator[str]:
-        if self.report:
+        log = self.log
+        if self.report and self.report.origin:
+            yield f'The {self.report.origin} failed: {self.report.message}'
+            theirs = log.with_name(f'{self.report.origin}{log.suffix}')
+            log = theirs if theirs.exists() else log
+        elif self.report:
             yield f'The {self.role} failed: {self.report.kind}: {self.report.message}'
             if not self.report.own:
                 yield f'\n{self.report.traceback}'
@@ -155,8 +163,8 @@ class Failure(NamedTuple):
             yield f'The {self.role} (process {self.pid}) failed: {self.summary}.'
         if note:
             yield note
-        yield f'{self.log} ends with:'
-        yield from (f'  {line}' for line in _last_lines(self.log))
+        yield f'{log} ends with:'
+        yield from (f'  {line}' for line in _last_lines(log))
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

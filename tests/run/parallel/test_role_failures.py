@@ -84,6 +84,15 @@ def test_the_message_has_role_error_log_and_its_end(make_failure):
     assert message.count('  first') == 9
 
 
+def test_what_a_server_raised_is_told_of_that_server(make_failure):
+    failure = make_failure(RemoteError('ValueError: full', 'Traceback', 'replay'))
+    failure.log.with_name('replay.log').write_text('of the replay')
+    message = str(failure.error())
+    assert failure.summary == 'in the replay: ValueError: full'
+    assert message.startswith('The replay failed: ValueError: full\n\nRemote Traceback')
+    assert message.endswith('replay.log ends with:\n  of the replay')
+
+
 @pytest.mark.parametrize(
     ('written', 'shown'),
     [
