@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from embodied.transport import MessageError, wire
-from embodied.transport.schemas import LARGE
 from embodied.transport.packing import pack, unpack_value
+from embodied.transport.schemas import LARGE
 
 DTYPES = [
     *('?', 'i1', 'u1', '<i2', '>i2', '<u4', '<i8', '<u8'),
