@@ -45,7 +45,8 @@ class RowPolicy:
             **{('obs', k): v for k, v in obs.items()},
         }
         inputs = Rows(given)
-        key = (len(rows), inputs.signature)
+        room = jax.tree.leaves(table)[0].shape[0]
+        key = (room, len(rows), inputs.signature)
         if key not in self._programs:
             self._programs[key] = self._make(inputs)
         program, results = self._programs[key]

@@ -138,6 +138,12 @@ class Agent(base.Agent):
         """Carries of `rows` environments, to stay on the device."""
         return self.init_policy(rows)
 
+    def resize_table(self, table: base.Carry, rows: int) -> base.Carry:
+        """The table with another number of rows; what is in new ones is arbitrary."""
+        given = np.arange(rows)
+        keep = lambda leaf: leaf[np.where(given < len(leaf), given, 0)]
+        return jax.tree.map(keep, table)
+
     def policy_rows(
         self, table: base.Carry, rows: base.Array, obs: base.Batch, mode: str = 'train'
     ) -> tuple[base.Carry, base.Batch, base.Batch]:

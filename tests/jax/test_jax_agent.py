@@ -152,6 +152,17 @@ def test_rows_of_a_table_are_carried_like_single_carries():
     np.testing.assert_array_equal(np.asarray(table)[:, 0], [1, 2, 0, 3])
 
 
+def test_a_table_can_grow_and_shrink():
+    agent = make()
+    table = agent.init_table(3)
+    for room, rows in ((3, [1, 2]), (6, [2, 5]), (4, [1, 3]), (6, [2, 4])):
+        table = agent.resize_table(table, room)
+        table, *_ = agent.policy_rows(table, np.array(rows), OBS)
+        assert len(table) == room
+    # What new rows hold is arbitrary: rows start anew with an episode.
+    np.testing.assert_array_equal(np.asarray(table)[1:3, 0], [2, 3])
+
+
 def test_the_snapshot_for_acting_shares_no_buffer_with_the_donated_state():
     agent = make()
     for seed in range(3):

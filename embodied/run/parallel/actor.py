@@ -96,10 +96,10 @@ class Actor:
     ):
         envs = settings.envs + settings.eval_envs
         self._policy = Policy(agent, envs, settings.batch_rows)
-        self._roster = Roster(envs)
+        self._roster = Roster()
         self._replay = replay
         self._session = session
-        self._batch_rows = settings.batch_rows
+        self._rows_limit = settings.rows_limit
         self._eval_every = settings.eval_every
         filming = Filming(
             settings.film_every, settings.film_frames, settings.episode_timeout
@@ -127,7 +127,10 @@ class Actor:
             yes = np.ones(len(envids), bool)
             return {'acts': {}, 'reset': yes, 'stop': yes}, None
         with self._change:
-            rows = self._roster.admit(envids, sessions, obs['is_first'], repeated)
+            if self._roster.sweep():
+                self._policy.shrink(self._roster.slots)
+            is_first = obs['is_first']
+            rows = self._roster.admit(mode, envids, sessions, is_first, repeated)
         visible = {k: v for k, v in obs.items() if not k.startswith('log/')}
         begin = time.perf_counter()
         acts, outs = self._policy(rows.slots, rows.renewed, visible, mode)
@@ -158,9 +161,11 @@ class Actor:
         journal, steps = self._journals[mode], self._session.steps
         if kept.any():
             journal.add(trans, rows.envids[kept], serials[kept], steps)
+        envs = self._roster.count(mode)
         metrics = {
+            'envs': envs,
             'batch_rows': len(kept),
-            'batch_fill': len(kept) / self._batch_rows,
+            'batch_fill': len(kept) / max(1, min(envs, self._rows_limit)),
             'policy_ms': 1000 * seconds,
             'replay_wait_ms': 1000 * waited,
         }
@@ -183,6 +188,8 @@ class Actor:
         """A worker says that it is about to end."""
         with self._change:
             self._roster.leave(session)
+            # Nobody may take a slot in between.
+            self._policy.shrink(self._roster.slots)
             name = session.tobytes()
             self._evaluators = {k: v for k, v in self._evaluators.items() if v != name}
             self._change.notify_all()
@@ -253,7 +260,7 @@ def _bind(
             method,
             functools.partial(_serve, actor, mode, fail),
             actor.record,
-            batch=settings.batch_rows,
+            batch=settings.rows_limit,
             max_wait=settings.max_wait,
             workers=settings.actor_threads,
             once=True,
@@ -261,7 +268,7 @@ def _bind(
     # Each evaluation worker waits in a thread of its own, and one that has come in the
     # place of a dead one in another.
     server.bind('evaluate', actor.evaluate, workers=max(1, 2 * settings.eval_envs))
-    server.bind('leave', actor.leave, workers=0)
+    server.bind('leave', actor.leave)
 
 
 def _serve(

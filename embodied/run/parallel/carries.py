@@ -25,6 +25,9 @@ class Carries(Protocol):
     ) -> tuple[base.Batch, base.Batch]:
         """Acts and outs [n, ...] for obs [n, ...] of the environments in `slots`."""
 
+    def resize(self, count: int) -> None:
+        """From now on there are slots up to `count`; new ones have to be renewed."""
+
 
 def make_carries(agent: base.Agent, count: int) -> Carries:
     """Carries for slots up to `count`, kept by the agent itself if it can."""
@@ -49,6 +52,15 @@ class TableCarries:
         self._table, acts, outs = self._agent.policy_rows(self._table, slots, obs, mode)
         return acts, outs
 
+    def resize(self, count: int) -> None:
+        if not hasattr(self._agent, 'resize_table'):
+            raise DreamerError(
+                f'The table of {type(self._agent).__name__} has no room for {count} '
+                f'environments. Give run.envs as many, or give the agent a method '
+                f'`resize_table(table, rows) -> table`.'
+            )
+        self._table = self._agent.resize_table(self._table, 1 + count)
+
 
 class PolicyCarries:
     """One carry over all slots, in the form that `init_policy` returned.
@@ -61,6 +73,7 @@ class PolicyCarries:
         self._agent = agent
         self._fresh = agent.init_policy(1)
         self._table = _map(_copy, agent.init_policy(1 + count))
+        self._count = count
 
     def renew(self, slots: base.Array) -> None:
         for slot in slots:
@@ -77,6 +90,12 @@ class PolicyCarries:
             lambda leaf, rows: _put(leaf, slots, rows), self._table, carry
         )
         return acts, outs
+
+    def resize(self, count: int) -> None:
+        slots = np.arange(1 + count)
+        slots[1 + self._count :] = 0  # Anything will do.
+        self._table = _map(lambda leaf: _take(leaf, slots), self._table)
+        self._count = count
 
 
 def _copy(leaf: Any) -> Any:

@@ -112,7 +112,7 @@ class EnvWorker:
         self._group = group
         self._is_eval = plan.is_eval
         self._method = 'act_eval' if plan.is_eval else 'act'
-        self._limit = settings.batch_rows  # The actor takes no larger messages.
+        self._limit = settings.rows_limit  # The actor takes no larger messages.
         self._eval_eps = settings.eval_eps
         self._obs_space = group.infos[0].obs_space
         count = len(plan.envids)

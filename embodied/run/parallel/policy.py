@@ -6,51 +6,75 @@ from typing import Any
 
 import numpy as np
 
-from ...core import base
+from ...core import base, memory
 from ...core.errors import DreamerError
 from .carries import make_carries
 from .vitals import COMPILING, vitals
 
-__all__ = ['Policy', 'bucket_sizes']
+__all__ = ['Policy', 'bucket_size']
 
 
 class Policy:
-    """Acts for the environments in slots 1 to `slots`, up to `batch` rows at a time.
+    """Acts for environments in slots from 1 on; `slots` and `batch` rows are planned.
 
-    Partial batches are padded to one of few sizes, because a program is compiled for
-    each, and stripped again. One call runs at a time.
+    There may be more of both. Batches are padded to one of few sizes, because a program
+    is compiled for each, and stripped again. One call runs at a time.
     """
 
     def __init__(self, agent: base.Agent, slots: int, batch: int):
         self._carries = make_carries(agent, slots)
-        self._sizes = bucket_sizes(batch)
+        self._planned, self._batch = slots, batch
+        self._slots = slots
         self._lock = threading.Lock()
-        self._compiled: set[tuple[int, str]] = set()  # sizes and modes called before
+        self._compiled: set[tuple[int, int, str]] = set()  # kinds of calls before
+
+    @property
+    def slots(self) -> int:
+        """Slots that there is room for."""
+        return self._slots
 
     def __call__(
         self, slots: base.Array, renewed: base.Array, obs: base.Batch, mode: str
     ) -> tuple[base.Batch, base.Batch]:
         """Acts and outs [n, ...] for obs [n, ...]; `renewed` slots start anew."""
         count = len(slots)
-        size = next(size for size in self._sizes if size >= count)
+        size = bucket_size(count, self._batch)
         if size > count:
             # A copy of a row is always a legal observation.
             rows = np.minimum(np.arange(size), count - 1)
             obs = {k: v[rows] for k, v in obs.items()}
             slots = np.concatenate([slots, np.zeros(size - count, slots.dtype)])
         with self._lock:
+            if (highest := int(slots.max())) > self._slots:
+                self._resize(highest)
             if len(renewed):
                 self._carries.renew(renewed)
-            with vitals().busy('' if (size, mode) in self._compiled else COMPILING):
+            kind = (self._slots, size, mode)
+            with vitals().busy('' if kind in self._compiled else COMPILING):
                 acts, outs = self._carries.act(slots, obs, mode)
-            self._compiled.add((size, mode))
+            self._compiled.add(kind)
         acts = {k: v for k, v in acts.items() if k != 'reset'}
         return _strip(acts, size, count), _strip(outs, size, count)
 
+    def shrink(self, highest: int) -> None:
+        """Slots beyond `highest` are not used any more."""
+        with self._lock:
+            before = self._slots
+            self._resize(highest)
+            if self._slots < before:
+                memory.give_back()
 
-def bucket_sizes(batch: int) -> tuple[int, ...]:
-    """Powers of two below `batch`, and `batch` itself."""
-    return (*(2**i for i in range((batch - 1).bit_length())), batch)
+    def _resize(self, highest: int) -> None:
+        slots = bucket_size(max(highest, self._planned), self._planned)
+        if slots != self._slots:
+            self._carries.resize(slots)
+            self._slots = slots
+
+
+def bucket_size(count: int, planned: int) -> int:
+    """The next power of two, or `planned` if that is closer."""
+    size = 1 << (count - 1).bit_length()
+    return planned if count <= planned < size else size
 
 
 def _strip(values: Mapping[str, Any], size: int, count: int) -> base.Batch:

@@ -1,6 +1,9 @@
-"""Roster: which session plays each environment, and under which stream it is stored."""
+"""Roster: which session plays each environment, in which slot and which stream."""
 
 import hashlib
+import heapq
+import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +14,11 @@ from ...core.errors import ConfigError
 __all__ = ['Roster', 'Rows']
 
 STREAM_BYTES = 8
+MOST_ENVS = 1 << 16  # numbers of environments lie below
+MOST_REPLACED = 10_000  # sessions that are remembered not to come back
+SILENT_SECONDS = 600.0  # of acting, after which an environment is believed gone
+SWEEP_SECONDS = 60.0  # between two looks for such
+LONGEST_REST = 1.0  # seconds of no acting at all that count; nobody is at fault
 
 
 class Rows(NamedTuple):
@@ -24,29 +32,68 @@ class Rows(NamedTuple):
     renewed: base.Array  # [m] slots that begin with this batch
 
 
-class Roster:
-    """Environments 0 to `count` - 1. A new session is admitted with a first step.
+class Seat(NamedTuple):
+    """Who plays an environment, and where."""
 
-    A stream is one environment in one session. A session that was replaced never
-    comes back: its worker was believed dead, or started twice.
+    session: bytes
+    slot: int
+
+
+class Roster:
+    """Environments that come and go, those for training apart from those for eval.
+
+    A new session is admitted with a first step and takes the lowest free slot, from 1
+    on. A stream is one environment in one session. A session that was replaced never
+    comes back: its worker was believed dead, or started twice. Who leaves, or sends
+    nothing for long, gives the slot back.
     """
 
-    def __init__(self, count: int):
-        self._sessions: list[bytes | None] = [None] * count
-        self._streams = np.zeros(count, np.int64)
-        self._replaced: set[bytes] = set()  # sessions with environment
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seats: dict[str, dict[int, Seat]] = {'train': {}, 'eval': {}}
+        self._free: list[int] = []  # slots below the highest one in use, as a heap
+        self._streams = np.zeros(1, np.int64)  # by slot
+        self._heard = np.zeros(1)  # by slot, in seconds of acting
+        self._replaced: dict[bytes, None] = {}  # sessions with environment, in order
+        self._clock = clock
+        self._looked = clock()
+        self._acting, self._due = 0.0, SWEEP_SECONDS
 
     def __len__(self) -> int:
         """Environments that are being played."""
-        return sum(session is not None for session in self._sessions)
+        return sum(map(len, self._seats.values()))
+
+    def count(self, mode: base.Mode) -> int:
+        """Those of one kind."""
+        return len(self._seats[mode])
+
+    @property
+    def slots(self) -> int:
+        """The highest slot that is in use."""
+        return len(self._streams) - 1
 
     def leave(self, session: base.Array) -> None:
         """The worker of this session has gone, and its environments with it."""
         name = session.tobytes()
-        self._sessions = [None if x == name else x for x in self._sessions]
+        self._remove(lambda seat: seat.session == name)
+
+    def sweep(self) -> bool:
+        """Gives those up who were silent for long; whether there are any.
+
+        To be called with every batch, since it counts the time of acting.
+        """
+        now = self._clock()
+        self._acting += min(now - self._looked, LONGEST_REST)
+        self._looked = now
+        if self._acting < self._due:
+            return False
+        self._due = self._acting + SWEEP_SECONDS
+        before, last = len(self), self._acting - SILENT_SECONDS
+        self._remove(lambda seat: self._heard[seat.slot] < last)
+        return len(self) < before
 
     def admit(
         self,
+        mode: base.Mode,
         envids: base.Array,
         sessions: base.Array,
         is_first: base.Array,
@@ -59,54 +106,79 @@ class Roster:
         with the action that was chosen then.
         """
         numbers = envids.tolist()
-        self._check(numbers)
+        _check(numbers)
         names = [session.tobytes() for session in sessions]
         new: list[int] = []
-        admitted = self._known(numbers, names)
-        if not all(admitted):
+        slots = self._find(mode, numbers, names)
+        if not all(slots):
             for envid, name, first in zip(numbers, names, is_first, strict=True):
-                if first and not repeated and self._register(envid, name):
-                    new.append(envid)
-            admitted = self._known(numbers, names)
+                if first and not repeated and self._register(mode, envid, name):
+                    new.append(self._seats[mode][envid].slot)
+            slots = self._find(mode, numbers, names)
         replaced = [
-            not known and self._key(envid, name) in self._replaced
-            for known, envid, name in zip(admitted, numbers, names, strict=True)
+            not slot and _key(mode, envid, name) in self._replaced
+            for slot, envid, name in zip(slots, numbers, names, strict=True)
         ]
+        places = np.array(slots, np.int32)
+        self._heard[places] = self._acting
         return Rows(
             envids,
-            np.where(admitted, envids + 1, 0),
-            self._streams[envids],
-            np.array(admitted),
+            places,
+            self._streams[places],
+            places > 0,
             np.array(replaced),
-            np.array(new, envids.dtype) + 1,
+            np.unique(np.array(new, np.int32)),
         )
 
-    def _known(self, envids: list[int], names: list[bytes]) -> list[bool]:
-        rows = zip(envids, names, strict=True)
-        return [self._sessions[envid] == name for envid, name in rows]
+    def _find(self, mode: str, envids: list[int], names: list[bytes]) -> list[int]:
+        """Slots of sessions that we know, 0 for the others."""
+        seats = [self._seats[mode].get(envid) for envid in envids]
+        return [
+            seat.slot if seat is not None and seat.session == name else 0
+            for seat, name in zip(seats, names, strict=True)
+        ]
 
-    def _register(self, envid: int, name: bytes) -> bool:
+    def _register(self, mode: str, envid: int, name: bytes) -> bool:
         """Whether the session is new."""
-        key, before = self._key(envid, name), self._sessions[envid]
-        if before == name or key in self._replaced:
+        key, before = _key(mode, envid, name), self._seats[mode].get(envid)
+        if (before and before.session == name) or key in self._replaced:
             return False
         if before is not None:
-            self._replaced.add(self._key(envid, before))
-        self._sessions[envid] = name
+            self._replaced[_key(mode, envid, before.session)] = None
+            if len(self._replaced) > MOST_REPLACED:
+                del self._replaced[next(iter(self._replaced))]
+        slot = before.slot if before is not None else self._take_slot()
+        self._seats[mode][envid] = Seat(name, slot)
         digest = hashlib.blake2b(key, digest_size=STREAM_BYTES).digest()
-        self._streams[envid] = int.from_bytes(digest) >> 1  # not negative
+        self._streams[slot] = int.from_bytes(digest) >> 1  # not negative
         return True
 
-    @staticmethod
-    def _key(envid: int, name: bytes) -> bytes:
-        return name + envid.to_bytes(STREAM_BYTES)
+    def _take_slot(self) -> int:
+        if self._free:
+            return heapq.heappop(self._free)
+        self._streams = np.append(self._streams, 0)
+        self._heard = np.append(self._heard, self._acting)
+        return self.slots
 
-    def _check(self, envids: list[int]) -> None:
-        count = len(self._sessions)
-        wrong = [envid for envid in envids if not 0 <= envid < count]
-        if wrong:
-            raise ConfigError(
-                f'A worker plays environment {wrong[0]}, but run.envs and '
-                f'run.eval_envs only allow for numbers below {count}. Start all '
-                f'processes of a run with the same options.'
-            )
+    def _remove(self, gone: Callable[[Seat], bool]) -> None:
+        for seats in self._seats.values():
+            for envid in [envid for envid, seat in seats.items() if gone(seat)]:
+                del seats[envid]
+        used = {x.slot for seats in self._seats.values() for x in seats.values()}
+        highest = max(used, default=0)
+        self._free = sorted(set(range(1, highest)) - used)  # which is a heap
+        self._streams = self._streams[: highest + 1].copy()
+        self._heard = self._heard[: highest + 1].copy()
+
+
+def _key(mode: str, envid: int, name: bytes) -> bytes:
+    return name + envid.to_bytes(STREAM_BYTES) + mode.encode()
+
+
+def _check(envids: list[int]) -> None:
+    wrong = [envid for envid in envids if not 0 <= envid < MOST_ENVS]
+    if wrong:
+        raise ConfigError(
+            f'A worker plays environment {wrong[0]}. Number them from 0 on, below '
+            f'{MOST_ENVS}.'
+        )

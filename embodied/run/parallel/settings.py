@@ -13,16 +13,17 @@ __all__ = ['ParallelSettings', 'WorkerPlan']
 
 # Options that all roles must agree on; peers compare them when they meet.
 SHARED = (
-    'envs',
     'eval_envs',
+    'actor_batch',
     'batch_size',
     'batch_length',
     'report_length',
     'consec_train',
     'consec_report',
     'replay_context',
-    'batch_rows',
 )
+
+MOST_ROWS = 1024  # in one policy call; environments may join beyond run.envs
 
 
 class WorkerPlan(NamedTuple):
@@ -73,11 +74,16 @@ class ParallelSettings(Settings):
 
     @property
     def batch_rows(self) -> int:
-        """Rows per policy call that the actor waits for."""
+        """Rows per policy call that are planned for."""
         if self.actor_batch > 0:
             return self.actor_batch
         # All of them: fewer and larger policy calls leave more room for training.
         return self.envs
+
+    @property
+    def rows_limit(self) -> int:
+        """Rows of a policy call, and of a message to the actor, at most."""
+        return self.actor_batch if self.actor_batch > 0 else MOST_ROWS
 
     @property
     def rows_per_worker(self) -> int:

@@ -35,6 +35,7 @@ class Track:
         silent = [envid for envid, seen in self._seen.items() if now - seen > timeout]
         for envid in silent:
             del self._seen[envid]
+            self._serials.pop(envid, None)
             self._timeouts += self._episodes.drop(envid)
 
     def losses(self) -> base.Metrics:

@@ -48,6 +48,10 @@ class TableAgent:
     def init_table(self, rows):
         return np.zeros(rows, np.int32)
 
+    def resize_table(self, table, rows):
+        table = table[:rows]
+        return np.pad(table, (0, rows - len(table)))
+
     def policy_rows(self, table, rows, obs, mode='train'):
         self.calls.append((len(rows), mode))
         counts = table[rows]

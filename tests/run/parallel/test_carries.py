@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from embodied.core.errors import DreamerError
 from embodied.run.parallel.carries import PolicyCarries, make_carries
-from embodied.run.parallel.policy import Policy, bucket_sizes
+from embodied.run.parallel.policy import Policy, bucket_size
 
 SLOTS, BATCH = 6, 5
 NONE = np.zeros(0, np.int32)
@@ -92,11 +92,58 @@ def test_padding_is_stripped_from_acts_and_outs():
 
 
 @pytest.mark.parametrize(
-    'batch, sizes',
-    [(1, (1,)), (2, (1, 2)), (3, (1, 2, 3)), (8, (1, 2, 4, 8)), (9, (1, 2, 4, 8, 9))],
+    'planned, sizes',
+    [
+        (1, (1, 2, 4, 8, 16)),
+        (3, (1, 2, 3, 4, 8, 16)),
+        (8, (1, 2, 4, 8, 16)),
+        (9, (1, 2, 4, 8, 9, 16)),
+    ],
 )
-def test_batches_have_few_sizes(batch, sizes):
-    assert bucket_sizes(batch) == sizes
+def test_batches_have_few_sizes(planned, sizes):
+    assert {bucket_size(count, planned) for count in range(1, 17)} == set(sizes)
+    assert all(count <= bucket_size(count, planned) for count in range(1, 100))
+
+
+@pytest.mark.parametrize('name', AGENTS)
+def test_tables_grow_and_shrink_with_the_slots(name):
+    policy = Policy(AGENTS[name](), SLOTS, BATCH)
+    seen = dict.fromkeys(range(1, 41), 0)
+
+    def act(*slots):
+        new = np.array([slot for slot in slots if not seen[slot]], np.int32)
+        acts, _ = policy(np.array(slots), new, obs_of(len(slots)), 'train')
+        assert acts['action'].tolist() == [seen[slot] for slot in slots]
+        for slot in slots:
+            seen[slot] += 1
+
+    act(1, 6)
+    assert policy.slots == SLOTS
+    act(6, 7, 1)
+    act(8, 7, 1)
+    assert policy.slots == 8
+    for slot in range(9, 41):
+        act(slot, 1)
+    assert policy.slots == 64
+    policy.shrink(9)
+    assert policy.slots == 16
+    act(1, 7, 9)
+    policy.shrink(0)
+    assert policy.slots == SLOTS
+    act(1, 6)
+
+
+def test_a_table_that_cannot_be_resized_is_explained():
+    class Agent:
+        def init_table(self, rows):
+            return np.zeros(rows, np.int32)
+
+        def policy_rows(self, table, rows, obs, mode='train'):
+            return table, {'action': table[rows]}, {}
+
+    policy = Policy(Agent(), 1, 1)
+    with pytest.raises(DreamerError, match='room for 2 environments.*resize_table'):
+        policy(np.array([2]), NONE, obs_of(1), 'train')
 
 
 def test_an_agent_with_a_table_keeps_the_carries_itself():

@@ -1,0 +1,261 @@
+"""Elastic: many environments come, act and leave, again and again.
+
+    python bench/elastic.py                        1,000 environments, twice
+    python bench/elastic.py --envs 60 --rounds 1   fewer
+
+One JSON line per figure on stdout. The run plans for a few environments, the others
+join it. All roles are real; only the environments are simulated, many in a process, and
+each worker has a connection of its own. Exits with 1 if the actor's memory does not
+return to its start, or if the slowest percent of requests took more than ten times the
+median.
+"""
+
+import argparse
+import contextlib
+import functools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import elements
+import numpy as np
+import runtime
+from chaos import anonymous_bytes
+
+import embodied
+from embodied import envs, transport
+from embodied.run import parallel
+from embodied.run.parallel.env import EnvWorker
+from embodied.run.parallel.group import make_group
+from embodied.run.parallel.links import await_server, make_client
+from embodied.run.parallel.settings import ParallelSettings, WorkerPlan
+
+ENVS, ROUNDS = 1000, 2
+RAMP, SECONDS, PACE = 30.0, 30.0, 2.0
+PLANNED = 16
+PROCESSES = 4  # that play them
+CARRY = 8192  # numbers that the policy remembers of each environment, as at size200m
+# Megabytes by which memory may be larger than at the start: the C library keeps freed
+# memory at the end of the arena of each thread. Messages of 1,000 rows have 12 MB.
+SLACK = 32
+MOST_SPREAD = 10.0  # of the slowest percent of requests against the median
+CHUNK = 64  # steps
+STACK = 2**18  # bytes for each of the many threads
+MEGABYTE = 2**20
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--envs', type=int, default=ENVS)
+    parser.add_argument('--per_worker', type=int, default=1)
+    parser.add_argument('--rounds', type=int, default=ROUNDS)
+    parser.add_argument('--ramp', type=float, default=RAMP, help='seconds of joining')
+    parser.add_argument('--seconds', type=float, default=SECONDS, help='of acting')
+    parser.add_argument('--pace', type=float, default=PACE, help='seconds per step')
+    parser.add_argument('--play', type=int, default=-1, help=argparse.SUPPRESS)
+    parser.add_argument('--folder', default='', help=argparse.SUPPRESS)
+    options = parser.parse_args(argv)
+    if options.play >= 0:
+        play(options)
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        options.folder = folder
+        return measure(options)
+
+
+def measure(options: argparse.Namespace) -> int:
+    """Runs everything but the environments here, and these in processes of ours."""
+    folder = Path(options.folder)
+    args = make_args(folder)
+    (folder / 'args.json').write_text(json.dumps(dict(args)))
+    observer = Observer(options)
+    observer.start()
+    bind = functools.partial
+    parallel.combined(
+        bind(RememberingAgent, runtime.Folder(folder, PLANNED)),
+        bind(make_replay, folder),
+        bind(runtime.make_replay, False),
+        bind(FakeEnv, 0.0, 0.0),
+        bind(FakeEnv, 0.0, 0.0),
+        runtime.make_stream,
+        bind(runtime.make_logger, str(folder)),
+        args,
+    )
+    observer.join()
+    return show(options, observer)
+
+
+def make_args(folder: Path) -> elements.Config:
+    changes = {
+        'actor_addr': f'localhost:{transport.free_port()}',
+        'logdir': str(folder),
+        'envs': PLANNED,
+        'remote_envs': True,
+        'train_ratio': runtime.HARDLY,
+    }
+    return elements.Config({**runtime.ARGS, **changes})
+
+
+def make_replay(folder: Path) -> embodied.Replay:
+    """On disk, as in distributed runs; in short chunks, since streams are short."""
+    length = runtime.LENGTH + runtime.CONTEXT
+    directory = folder / 'replay'
+    return embodied.replay.Replay(
+        length, runtime.CAPACITY, directory=directory, chunksize=CHUNK
+    )
+
+
+class Observer(threading.Thread):
+    """Lets environments come and go, measures, and ends the run."""
+
+    def __init__(self, options: argparse.Namespace):
+        super().__init__(name='observer', daemon=True)
+        self._options = options
+        self.memory: list[float] = []  # megabytes, at the start and after each round
+        self.waits: list[np.ndarray] = []
+
+    def run(self) -> None:
+        options = self._options
+        try:
+            # As much as is planned for, so that everything was used once.
+            self._round(PLANNED, 1)
+            self._weigh()
+            for _ in range(self._options.rounds):
+                self.waits.append(self._round(options.envs, options.per_worker))
+                self._weigh()
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def _round(self, count: int, per_worker: int) -> np.ndarray:
+        """Seconds of all requests of environments that come, act and leave."""
+        players, options = [], self._options
+        for number in range(PROCESSES):
+            share = count * (number + 1) // PROCESSES - count * number // PROCESSES
+            command = [sys.executable, __file__, '--play', str(number)]
+            command += ['--envs', str(share), '--per_worker', str(per_worker)]
+            for name in ('ramp', 'seconds', 'pace'):
+                command += [f'--{name}', str(getattr(options, name))]
+            players.append(subprocess.Popen([*command, '--folder', options.folder]))
+        for player in players:
+            assert player.wait() == 0
+        files = Path(options.folder).glob('waits-*.npy')
+        return np.concatenate([np.load(path) for path in files])
+
+    def _weigh(self) -> None:
+        (agent,) = runtime.role_processes()['agent']
+        self.memory.append(round(anonymous_bytes(agent.pid) / MEGABYTE, 1))
+
+
+def show(options: argparse.Namespace, seen: Observer) -> int:
+    """One line per figure; 1 if one of them is not as it must be."""
+    common = {'envs': options.envs, 'per_worker': options.per_worker}
+    waits = 1000 * np.concatenate(seen.waits)
+    middle, late = np.percentile(waits, [50, 99])
+    figures = {'p50': middle, 'p99': late, 'max': waits.max(), 'spread': late / middle}
+    rounded = {k: round(float(v), 2) for k, v in figures.items()}
+    line(what='request_ms', requests=len(waits), **rounded, **common)
+    start, *ends = seen.memory
+    line(what='actor_memory_mb', start=start, ends=ends, slack=SLACK, **common)
+    return int(ends[-1] > start + SLACK or late > MOST_SPREAD * middle)
+
+
+def line(**figures: Any) -> None:
+    print(json.dumps({'bench': 'elastic', **figures}), flush=True)
+
+
+# In the processes that play
+
+
+def play(options: argparse.Namespace) -> None:
+    """Plays a share of the environments, each worker in a thread."""
+    folder = Path(options.folder)
+    args = elements.Config(json.loads((folder / 'args.json').read_text()))
+    settings = ParallelSettings.read(args)
+    threading.stack_size(STACK)
+    first = options.play * ENVS  # numbers that nobody else has
+    waits: list[float] = []
+    threads: list[threading.Thread] = []
+    begins = range(first, first + options.envs, options.per_worker)
+    pause, due = options.ramp / len(begins), time.monotonic()
+    for begin in begins:
+        end = min(begin + options.per_worker, first + options.envs)
+        plan = WorkerPlan(tuple(range(begin, end)), is_eval=False)
+        threading.Event().wait(max(0.0, due - time.monotonic()))
+        due += pause
+        deadline = due + options.seconds
+        makes = [
+            functools.partial(FakeEnv, options.pace, deadline, i, waits)
+            for i in plan.envids
+        ]
+        threads.append(threading.Thread(target=work, args=(makes, plan, settings)))
+        threads[-1].start()
+    for thread in threads:
+        thread.join()
+    np.save(folder / f'waits-{options.play}.npy', np.array(waits))
+
+
+def work(makes: list, plan: WorkerPlan, settings: ParallelSettings) -> None:
+    """One worker, as the real one but for its end: it leaves when it likes."""
+    group = make_group(makes, plan.envids)
+    with make_client(settings.actor_addr, 'elastic', settings) as actor:
+        await_server(actor, 'actor', settings.actor_addr)
+        try:
+            EnvWorker(group, plan, settings).run(actor)
+        except Leaving:
+            with contextlib.suppress(Leaving):  # of the others
+                group.close()
+
+
+class Leaving(BaseException):
+    """An environment has had enough; not one of the errors that are explained."""
+
+
+class FakeEnv(envs.Dummy):
+    """Steps at its own pace until it leaves, and measures how long actions take."""
+
+    def __init__(
+        self,
+        pace: float,
+        deadline: float,
+        index: int = 0,
+        waits: list[float] | None = None,
+    ):
+        super().__init__('disc', (64, 64))
+        self._random = random.Random(index)
+        self._pace, self._deadline = pace, deadline
+        self._waits = [] if waits is None else waits
+        self._returned: float | None = None
+
+    def step(self, action: Any) -> dict[str, Any]:
+        now = time.perf_counter()
+        if self._returned is not None:
+            self._waits.append(now - self._returned)
+        if time.monotonic() > self._deadline:
+            raise Leaving
+        threading.Event().wait(self._pace * self._random.uniform(0.5, 1.5))
+        obs = super().step(action)
+        self._returned = time.perf_counter()
+        return obs
+
+
+class RememberingAgent(runtime.TrivialAgent):
+    """Learns nothing, but remembers as much of each environment as a large one."""
+
+    def init_policy(self, batch_size: int) -> np.ndarray:
+        return np.zeros((batch_size, CARRY), np.float32)
+
+    def policy(self, carry: Any, obs: dict, mode: str = 'train') -> tuple:
+        return carry + 1, *super().policy(carry, obs, mode)[1:]
+
+
+if __name__ == '__main__':
+    sys.exit(main())
