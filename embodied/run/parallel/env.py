@@ -60,9 +60,19 @@ def parallel_envs(
     make_env_eval: Callable[[int], Env] | bytes,
     args: Mapping[str, Any],
 ) -> None:
-    """Runs the workers of this machine, in processes, until they are told to stop."""
-    with Crew(ParallelSettings.read(args)) as crew:
-        start_workers(crew, make_env_train, make_env_eval, args)
+    """Runs the workers of this machine, in processes, until they are told to stop.
+
+    With args.replica, only the environments from that number on: others run elsewhere.
+    """
+    settings, first = ParallelSettings.read(args), int(args.get('replica', 0))
+    if first >= settings.envs:
+        raise ConfigError(
+            f'There is no environment {first}: with run.envs={settings.envs} their '
+            f'numbers end at {settings.envs - 1}. Raise run.envs on this machine, so '
+            f'that more of them join the run.'
+        )
+    with Crew(settings) as crew:
+        start_workers(crew, make_env_train, make_env_eval, args, first)
         crew.wait()
 
 
@@ -71,10 +81,11 @@ def start_workers(
     make_env_train: Callable[[int], Env] | bytes,
     make_env_eval: Callable[[int], Env] | bytes,
     args: Mapping[str, Any],
+    first: int = 0,
 ) -> None:
     """Starts one process for each worker that the settings plan."""
     train, evaluation = pack(make_env_train), pack(make_env_eval)
-    for plan in ParallelSettings.read(args).workers:
+    for plan in ParallelSettings.read(args).plan_workers(first):
         make_env = evaluation if plan.is_eval else train
         crew.start(_name(plan), run_worker, make_env, plan, args)
 

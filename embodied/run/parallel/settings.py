@@ -86,25 +86,30 @@ class ParallelSettings(Settings):
         return self.actor_batch if self.actor_batch > 0 else MOST_ROWS
 
     @property
-    def rows_per_worker(self) -> int:
-        """Environments in one worker process."""
-        if self.envs_per_worker > 0:
-            return self.envs_per_worker
-        # One worker per core: its environments keep it busy, and few messages are
-        # cheaper than many.
-        return -(-self.envs // (os.cpu_count() or 1))
-
-    @property
     def workers(self) -> list[WorkerPlan]:
         """How the environments are spread over worker processes."""
-        size = self.rows_per_worker
-        train = range(self.envs)
-        evaluation = range(self.envs, self.envs + self.eval_envs)
+        return self.plan_workers()
+
+    def plan_workers(self, first: int = 0) -> list[WorkerPlan]:
+        """The same for those from number `first` on, which have joined a run.
+
+        The environments for evaluation are on the machine of the first one.
+        """
+        train = range(first, self.envs)
+        evaluation = range(self.envs, self.envs + (0 if first else self.eval_envs))
+        size = self._group_size(len(train))
         return [
             WorkerPlan(tuple(ids[i : i + size]), is_eval)
             for ids, is_eval in ((train, False), (evaluation, True))
             for i in range(0, len(ids), size)
         ]
+
+    def _group_size(self, envs: int) -> int:
+        if self.envs_per_worker > 0:
+            return self.envs_per_worker
+        # One worker per core: its environments keep it busy, and few messages are
+        # cheaper than many.
+        return -(-envs // (os.cpu_count() or 1))
 
     @property
     def shared(self) -> dict[str, Any]:

@@ -138,7 +138,7 @@ def test_tables_and_batches_follow_those_who_come_and_leave(stage, make):
 def test_the_memory_of_the_actor_returns_to_its_start(stage):
     with Peers(stage.args) as peers:
         thread, session = stage.serve(LargeAgent())
-        wave(stage, COUNT)
+        wave(stage, PLANNED)
         tracemalloc.start()
         try:
             wave(stage, PLANNED)

@@ -98,6 +98,11 @@ def test_workers_share_environments_but_not_training_and_evaluation():
     assert len(read(envs_per_worker=1).workers) == 6
 
 
+def test_another_machine_runs_the_environments_that_join():
+    joined = read(envs=6, eval_envs=2, envs_per_worker=3).plan_workers(first=2)
+    assert joined == [WorkerPlan((2, 3, 4), False), WorkerPlan((5,), False)]
+
+
 @pytest.mark.parametrize('envs', [1, 3, 16, 1000])
 def test_each_environment_has_exactly_one_worker(envs):
     plans = read(envs=envs, eval_envs=3).workers
