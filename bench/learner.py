@@ -3,12 +3,17 @@
     python bench/learner.py                      size12m on a GPU, tiny on a CPU
     python bench/learner.py --size size200m --seconds 10
     python bench/learner.py --size size1m --only train
+    python bench/learner.py --devices 8 --only train --jax.fsdp 4
 
 One JSON line per figure. size1m sees a vector of 24 numbers, all others images of 64x64
 (tiny: 16x16). `train_steps` is end to end: batches of NumPy arrays go in, latents and
 metrics come out. `device_steps` has its batch on the device and fetches nothing; their
 ratio is the share of time in which the device is busy. `flops` counts matrix products
 and convolutions with the trips of loops.
+
+`--devices n` splits the batch over n devices, in groups of `--jax.fsdp`. A host without
+accelerators pretends to have so many, which share its cores: that shows that it works
+and what it costs, but not what it gains.
 """
 
 import argparse
@@ -45,9 +50,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument('--only', choices=('train', 'policy'))
     parser.add_argument('--cache', default='', help='folder of compiled programs')
     parser.add_argument('--platform', default='auto')
+    parser.add_argument('--devices', type=int, default=1, help='that train together')
     args, flags = parser.parse_known_args(argv)
+    jax.config.update('jax_num_cpu_devices', args.devices)
     size = args.size or ('tiny' if _on_cpu(args.platform) else 'size12m')
-    bench = Bench(size, args.seconds, args.platform, args.cache, flags)
+    options = ['--configs', size, '--jax.platform', args.platform]
+    options += ['--jax.cache', args.cache, *flags]
+    bench = Bench(size, args.seconds, args.devices, options)
     bench.start(reports=args.only is None)
     if args.only != 'policy':
         bench.train()
@@ -58,12 +67,11 @@ def main(argv: Sequence[str] | None = None) -> None:
 class Bench:
     """One agent of the given size, and random data for it."""
 
-    def __init__(
-        self, size: str, seconds: float, platform: str, cache: str, flags: list[str]
-    ):
-        self.size, self.seconds = size, seconds
-        options = ['--configs', size, '--jax.platform', platform, '--jax.cache', cache]
-        self.config = config_lib.resolve([*options, *flags])[0]
+    def __init__(self, size: str, seconds: float, devices: int, options: list[str]):
+        self.size, self.seconds, self.devices = size, seconds, devices
+        config = config_lib.resolve(options)[0]
+        groups = devices // config.jax.fsdp
+        self.config = config.update({'jax.data': groups})
         self.obs_space, self.act_space = _spaces(size)
         begin = time.perf_counter()
         self.agent = dreamerv3.Agent(self.obs_space, self.act_space, self.config)
@@ -72,9 +80,13 @@ class Bench:
         self.rng = np.random.default_rng(0)
 
     def say(self, figure: str, **values: Any) -> None:
-        device = jax.devices()[0].device_kind
-        line = {'bench': 'learner', 'figure': figure, 'size': self.size}
-        print(json.dumps({**line, **values, 'device': device}), flush=True)
+        line = {'bench': 'learner', 'figure': figure, 'size': self.size, **values}
+        line |= {'device': jax.devices()[0].device_kind, 'devices': self.devices}
+        if self.devices > 1:
+            groups = self.config.jax
+            line |= {'data': groups.data, 'fsdp': groups.fsdp}
+            line |= {'virtual': jax.default_backend() == 'cpu'}
+        print(json.dumps(line), flush=True)
 
     def start(self, reports: bool) -> None:
         """Time until the first update, with everything compiled at once."""

@@ -21,9 +21,11 @@ class Agent(embodied.jax.Agent):
     def __init__(self, obs_space: Spaces, act_space: Spaces, config: elements.Config):
         embodied.jax.setup(config.jax.platform, config.jax.cache)
         self.origin = Origin(config, obs_space, act_space)
-        model = Dreamer(obs_space, act_space, config)
+        devices = embodied.jax.Devices(config.jax.data, config.jax.fsdp)
+        model = Dreamer(obs_space, act_space, config, devices)
         device = embodied.jax.choose_device(config.jax.policy_devices)
-        super().__init__(model, config.seed, config.agent.eval_greedy, device)
+        greedy = config.agent.eval_greedy
+        super().__init__(model, config.seed, greedy, device, devices)
 
     def save(self) -> dict[str, Any]:
         """The saved agent can be rebuilt without its environment."""

@@ -12,6 +12,7 @@ import optax
 
 from embodied.core.base import Spaces
 from embodied.jax import nets
+from embodied.jax.devices import Devices
 from embodied.jax.layout import Layout
 from embodied.jax.model import Model, TrainResult
 
@@ -82,8 +83,15 @@ class Dreamer(Model):
     Between updates parameters, slow value and optimizer state are one vector each.
     """
 
-    def __init__(self, obs_space: Spaces, act_space: Spaces, config: elements.Config):
+    def __init__(
+        self,
+        obs_space: Spaces,
+        act_space: Spaces,
+        config: elements.Config,
+        devices: Devices | None = None,
+    ):
         check_limits(config)
+        self.devices = devices or Devices()
         self.spaces = {**obs_space, **act_space}
         self.inputs = Inputs(obs_space)
         self.actions = Actions(act_space)
@@ -119,7 +127,8 @@ class Dreamer(Model):
     @functools.cached_property
     def layout(self) -> Layout:
         """Of all that the optimizer changes."""
-        return Layout(jax.eval_shape(self._init_nets, jax.random.key(0)))
+        example = jax.eval_shape(self._init_nets, jax.random.key(0))
+        return Layout(example, self.devices.fsdp)
 
     @functools.cached_property
     def slow_layout(self) -> Layout:
@@ -149,9 +158,13 @@ class Dreamer(Model):
             'slow': self.slow_layout.split(state['slow']),
         }
 
+    def large(self, state: dict[str, Any]) -> Any:
+        # The slow value is small, and most of it is needed everywhere anyway.
+        return jax.tree.map(lambda x: x.shape == (self.layout.size,), state)
+
     def weights(self, state: dict[str, Any]) -> Weights:
-        params = self.layout.split(state['params'])
-        slow = self.slow_layout.split(state['slow'])
+        params = self.layout.split(self.devices.gather(state['params']))
+        slow = self.slow_layout.split(self.devices.gather(state['slow']))
         params, slow = self._cast((params, slow))
         return Weights(params, slow, params.dyn.kernels(self.dtype))
 
@@ -222,10 +235,11 @@ class Dreamer(Model):
         grad = jax.value_and_grad(self.loss, has_aux=True)
         fixed = {'slow': weights.slow, 'ranges': state['ranges']}
         (total, aux), grads = grad(weights.nets, fixed, carry, batch, key)
-        grads = self.layout.join(grads)
+        grads = self.devices.split(self.layout.join(grads))
         updates, opt = self.optimizer.update(grads, state['opt'], state['params'])
         params = optax.apply_updates(state['params'], updates)
-        fast, rate = params[-self.slow_layout.size :], self.config.value.slow_rate
+        end, rate = self.layout.end, self.config.value.slow_rate
+        fast = self.devices.gather(params[end - self.slow_layout.size : end])
         slow = optax.incremental_update(fast, state['slow'], rate)
         new = {'params': params, 'slow': slow, 'opt': opt, 'ranges': aux['ranges']}
         norms = {

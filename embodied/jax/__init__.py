@@ -2,7 +2,8 @@
 
 from . import nets, outputs
 from .agent import Agent
+from .devices import Devices
 from .model import Model
 from .programs import choose_device, setup
 
-__all__ = ['Agent', 'Model', 'choose_device', 'nets', 'outputs', 'setup']
+__all__ = ['Agent', 'Devices', 'Model', 'choose_device', 'nets', 'outputs', 'setup']

@@ -18,6 +18,7 @@ from embodied.core import base
 from embodied.core.errors import NonFiniteError
 
 from .acting import RowPolicy
+from .devices import Devices, placed
 from .model import Model
 from .programs import Compiled, Compiler, Program
 from .tree import Packer, Tree
@@ -50,17 +51,25 @@ class Agent(base.Agent):
         seed: int = 0,
         eval_greedy: bool = False,
         policy_device: jax.Device | None = None,
+        devices: Devices | None = None,
     ):
         """policy_device: where acting is computed; None is where training is."""
         self.model = model
-        self._policy_device = policy_device
+        self._devices = devices = devices or Devices()
+        self._policy_device = policy_device or devices.first
         self._key = jax.random.key(seed)
         self._eval_greedy = eval_greedy
         init = lambda: model.init(jax.random.fold_in(self._key, INIT))
         self._names = Tree(jax.eval_shape(init))
         pack = lambda: model.pack(init())
-        self._tree = Tree(jax.eval_shape(pack))
-        self._state = jax.jit(lambda: self._tree.flatten(pack()))()
+        state = jax.eval_shape(pack)
+        self._tree = Tree(state)
+        self._places = [
+            devices.vector if large else devices.whole
+            for large in jax.tree.leaves(model.large(state))
+        ]
+        make = jax.jit(lambda: self._tree.flatten(pack()), out_shardings=self._places)
+        self._state = make()
         weights = jax.eval_shape(lambda: model.weights(pack()))
         self._weights_tree = Tree(weights)
         self._policy_leaves = self._weights_tree.places(model.policy_params(weights))
@@ -70,14 +79,17 @@ class Agent(base.Agent):
         self._pending: Pending | None = None
         self._losses, self._metrics, self._report_metrics = Packer(), Packer(), Packer()
         self._compiler = compiler = Compiler()
-        self._train_program = Program('train', compiler, self._train, donate=(0,))
-        self._report_program = Program('report', compiler, self._report)
+        rows, whole = devices.rows, devices.whole
+        places: tuple = (self._places, whole, rows, rows, whole, whole)
+        self._train_program = Program('train', compiler, self._train, (0,), places)
+        places = (rows, whole, whole)
+        self._report_program = Program('report', compiler, self._report, (), places)
         self._policies, self._row_policies = {}, {}
         for greedy in (False, True):
             policy = functools.partial(self._policy, greedy=greedy)
             self._policies[greedy] = Program('policy', compiler, policy)
             self._row_policies[greedy] = RowPolicy(policy, compiler)
-        self._weights_program = jax.jit(self._weights_of)
+        self._weights_program = jax.jit(self._weights_of, out_shardings=whole)
         self._pack_program = jax.jit(self._pack)
         self._unpack_program = jax.jit(self._unpack)
         self._init_policy_program = jax.jit(model.init_policy, static_argnums=0)
@@ -87,12 +99,12 @@ class Agent(base.Agent):
     @property
     def params(self) -> Any:
         """The trained parameters as the model's own tree."""
-        return self._names.unflatten(self._unpack_program(self._state))['params']
+        return self._names.unflatten(self._unpacked())['params']
 
     @property
     def state(self) -> dict[str, np.ndarray]:
         """Host copies by name of all that training changes."""
-        return self._names.save(self._unpack_program(self._state))
+        return self._names.save(self._unpacked())
 
     @property
     def updates(self) -> int:
@@ -106,8 +118,14 @@ class Agent(base.Agent):
 
     def prepare(self, batch_size: int, batch_length: int, report_length: int) -> None:
         """Begins to compile training and reports, in the background; 0 is none."""
+        rows, whole = self._devices.rows, self._devices.whole
+        batch_size *= self._devices.replicas
         carry = jax.eval_shape(lambda: self.model.init_train(batch_size))
-        state, weights = self._tree.shapes, self._weights_tree.shapes
+        state = [
+            placed(x, place)
+            for x, place in zip(self._tree.shapes, self._places, strict=True)
+        ]
+        weights = placed(self._weights_tree.shapes, whole)
         count = jax.ShapeDtypeStruct((), np.uint32)
         for program, length in (
             (self._train_program, batch_length),
@@ -115,7 +133,7 @@ class Agent(base.Agent):
         ):
             batch = self.model.batch_shapes(batch_size, length) if length else None
             if batch is not None:
-                args = (state, weights, carry, batch, count)
+                args = (state, weights, placed(carry, rows), placed(batch, rows), count)
                 program.prepare(signature(batch), *args)
 
     # Acting
@@ -157,7 +175,8 @@ class Agent(base.Agent):
     # Learning
 
     def init_train(self, batch_size: int) -> base.Carry:
-        return self._init_train_program(batch_size)
+        self._devices.check_rows(batch_size)
+        return self._rows(self._init_train_program(batch_size))
 
     def train(
         self, carry: base.Carry, batch: base.Batch
@@ -173,7 +192,8 @@ class Agent(base.Agent):
 
     def launch(self, carry: base.Carry, batch: base.Batch) -> tuple[Any, ...]:
         """Begins an update and waits for nothing; what it puts out is on the device."""
-        count, selected = self._next_count(TRAIN), self._select(batch)
+        count, selected = self._next_count(TRAIN), self._rows(self._select(batch))
+        carry = self._rows(carry)
         self._state, weights, *results = self._train_program(
             signature(selected), self._state, self._weights, carry, selected, count
         )
@@ -184,19 +204,24 @@ class Agent(base.Agent):
     def stream(self, source: Iterator[base.Batch]) -> Iterator[base.Batch]:
         """Batches on the device; transfers overlap with the running train step."""
         for batch in source:
-            yield {**batch, **jax.device_put(self._select(batch))}
+            yield {**batch, **self._devices.put_rows(self._select(batch))}
 
     # Reporting
 
     def init_report(self, batch_size: int) -> base.Carry:
-        return self._init_train_program(batch_size)
+        return self.init_train(batch_size)
 
     def report(
         self, carry: base.Carry, batch: base.Batch
     ) -> tuple[base.Carry, base.Metrics]:
-        count, selected = self._next_count(REPORT), self._select(batch)
+        count, selected = self._next_count(REPORT), self._rows(self._select(batch))
         carry, scalars, arrays = self._report_program(
-            signature(selected), self._state, self._weights, carry, selected, count
+            signature(selected),
+            self._state,
+            self._weights,
+            self._rows(carry),
+            selected,
+            count,
         )
         arrays = jax.tree.map(np.asarray, arrays)
         return carry, {**self._report_metrics.unpack(scalars), **arrays}
@@ -213,9 +238,9 @@ class Agent(base.Agent):
 
     def load(self, data: dict[str, Any], regex: str | None = None) -> None:
         """With a regex only matching names are taken and counters stay as they are."""
-        leaves = self._unpack_program(self._state)
-        leaves = self._names.load(leaves, data['state'], regex)
-        self._state = self._pack_program(leaves)
+        leaves = self._names.load(self._unpacked(), data['state'], regex)
+        packed = zip(self._pack_program(leaves), self._places, strict=True)
+        self._state = [self._devices.share(*x) for x in packed]
         self._use(self._weights_program(self._state))
         if regex is None:
             self._updates = data['updates']
@@ -243,6 +268,7 @@ class Agent(base.Agent):
         finite = jnp.isfinite(losses).all()
         keep = lambda new, old: jnp.where(finite, new, old)
         new = self._tree.flatten(jax.tree.map(keep, result.state, state))
+        new = self._devices.place(new, self._places)
         metrics = self._metrics.pack(result.metrics)
         weights = self._weights_of(new)
         return new, weights, result.carry, result.replay, losses, metrics
@@ -278,6 +304,8 @@ class Agent(base.Agent):
         """From now on, train and act with these."""
         self._weights = weights
         snapshot = [weights[i] for i in self._policy_leaves]
+        if not self._devices.alone:  # Each device has them all, and one is to act.
+            snapshot = [x.addressable_data(0) for x in snapshot]
         if self._policy_device is not None:
             snapshot = jax.device_put(snapshot, self._policy_device)
         self._snapshot = snapshot
@@ -309,6 +337,13 @@ class Agent(base.Agent):
 
     def _select(self, batch: base.Batch) -> base.Batch:
         return {k: batch[k] for k in self.model.batch_keys}
+
+    def _rows(self, tree: Any) -> Any:
+        """Where programs want them; a single device takes them from anywhere."""
+        return tree if self._devices.alone else self._devices.put_rows(tree)
+
+    def _unpacked(self) -> list[jax.Array]:
+        return self._unpack_program([self._devices.mine(x) for x in self._state])
 
     def _next_count(self, stream: int) -> np.uint32:
         self._counts[stream] += 1

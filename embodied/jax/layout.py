@@ -19,13 +19,16 @@ CHUNK = 1024  # elements; each tensor begins at a multiple, so chunks are of one
 class Layout:
     """Places for the leaves of a tree of arrays, one after the other.
 
-    Tensors are padded with zeros to whole chunks. Vectors are [size] float32.
+    Tensors are padded with zeros to whole chunks, the last one so that `shards` devices
+    get the same number of them. Vectors are [size] float32.
     """
 
-    def __init__(self, example: Any):
+    def __init__(self, example: Any, shards: int = 1):
         leaves, self._treedef = jax.tree.flatten(example)
         self._shapes = [leaf.shape for leaf in leaves]
         chunks = [max(1, -(-math.prod(shape) // CHUNK)) for shape in self._shapes]
+        self.end = CHUNK * sum(chunks)  # of the last tensor without that padding
+        chunks[-1] += -sum(chunks) % shards
         self._starts = CHUNK * np.cumsum([0, *chunks[:-1]])
         self._owner = np.repeat(np.arange(len(chunks), dtype=np.int32), chunks)
         self.size = CHUNK * len(self._owner)

@@ -40,6 +40,11 @@ class Model:
         """The inverse of pack."""
         return state
 
+    def large(self, state: Any) -> Any:
+        """Whether each array of the packed state may be split over devices, along its
+        first axis; their number divides it."""
+        return jax.tree.map(lambda x: False, state)
+
     def weights(self, state: Any) -> Any:
         """What training and acting compute with, made once per update."""
         raise NotImplementedError('weights(state) -> weights')

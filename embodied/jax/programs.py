@@ -54,8 +54,8 @@ def choose_device(name: str) -> jax.Device | None:
     if not name:
         return None
     if name == 'cpu':
-        return jax.devices('cpu')[0]
-    devices = jax.devices()
+        return jax.local_devices(backend='cpu')[0]
+    devices = jax.local_devices()
     if not name.isdigit() or int(name) >= len(devices):
         raise ConfigError(
             f"jax.policy_devices='{name}' is no device. Use 'cpu', a number below "
@@ -116,9 +116,11 @@ class Program:
         compiler: Compiler,
         function: Callable[..., Any],
         donate: tuple[int, ...] = (),
+        placements: Any = None,
     ):
+        """placements: of the results; None is wherever the arguments are."""
         self._name, self._compiler = name, compiler
-        self._jit = jax.jit(function, donate_argnums=donate)
+        self._jit = jax.jit(function, donate_argnums=donate, out_shardings=placements)
         self._executables: dict[Hashable, Future] = {}
         self._lock = threading.Lock()
 

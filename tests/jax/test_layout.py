@@ -56,3 +56,17 @@ def test_norms_and_factors_are_per_tensor(tree):
     scaled = layout.split(layout.scale(vector, jnp.asarray(factors)))
     for name, factor in zip(sorted(tree), factors, strict=True):
         np.testing.assert_array_equal(scaled[name], factor * tree[name])
+
+
+@pytest.mark.parametrize('shards', [1, 2, 8])
+def test_every_shard_gets_the_same_number_of_chunks(tree, shards):
+    plain, padded = Layout(tree), Layout(tree, shards)
+    assert padded.size % (shards * CHUNK) == 0
+    assert padded.end == plain.size
+    vector = padded.join(tree)
+    np.testing.assert_array_equal(vector[: plain.size], plain.join(tree))
+    assert not vector[plain.size :].any()
+    expected = plain.norms(plain.join(tree))
+    np.testing.assert_allclose(padded.norms(vector), expected, rtol=1e-6)
+    for name, value in padded.split(vector).items():
+        np.testing.assert_array_equal(value, tree[name], err_msg=name)
