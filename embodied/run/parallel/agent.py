@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ...core import base
+from ...core import base, cpu
 from ...core.signals import StopSignals
 from .actor import parallel_actor
 from .children import ENDED, Notice
@@ -14,7 +14,6 @@ from .factories import unpack
 from .learner import parallel_learner
 from .session import FAILURE, Session
 from .vitals import vitals
-from .watch import cpu_seconds
 
 __all__ = ['AgentRun', 'AgentThread', 'parallel_agent']
 
@@ -139,7 +138,7 @@ class AgentThread:
         return os.getpid()
 
     def cpu_seconds(self) -> float:
-        return cpu_seconds(self.pid)
+        return cpu.of_family(self.pid)
 
     def ask(self) -> None:
         """Asks for a clean end."""

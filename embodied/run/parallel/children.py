@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
-from ...core import lineage
+from ...core import cpu, lineage
 from ...core.processes import Surroundings, start_module
 from .directory import Places
 from .failure import FIRST_WORDS, Failure, Report
 from .vitals import Beat
-from .watch import cpu_seconds
 
 __all__ = [
     'END',
@@ -116,7 +115,7 @@ class Child:
         return ''
 
     def cpu_seconds(self) -> float:
-        return cpu_seconds(self.pid)
+        return cpu.of_family(self.pid)
 
     def tell(self, places: Places) -> None:
         """Servers have moved."""

@@ -132,7 +132,7 @@ class ThreadGroup:
 
     def _put(self, position: int, work: Callable[[], Any]) -> None:
         try:
-            with vitals().busy():
+            with vitals().busy(alone=True):
                 result = work()
             self._results.put((position, result))
         except BaseException as error:  # noqa: BLE001 (raised by `_take`)

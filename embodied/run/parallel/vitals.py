@@ -6,6 +6,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import NamedTuple, ParamSpec, TypeVar
 
+from .standstill import Standstill
+
 __all__ = ['COMPILING', 'SAVING', 'Beat', 'Vitals', 'counted', 'vitals', 'working']
 
 P = ParamSpec('P')
@@ -24,6 +26,7 @@ class Beat(NamedTuple):
     activity: str = ''  # COMPILING or SAVING, if that is what it does
     unsaved: bool = False  # something would be lost if it was killed now
     ending: bool = False  # the role has decided that the run is over
+    stuck: float = 0.0  # seconds that one of several works has not moved
 
 
 class Vitals:
@@ -34,7 +37,8 @@ class Vitals:
     """
 
     def __init__(self) -> None:
-        self._sections: dict[int, str] = {}  # activity by thread
+        self._sections: dict[int, Section] = {}  # by thread
+        self._standstill = Standstill()
         self._urgent = threading.Event()
         self.reset()
 
@@ -50,9 +54,12 @@ class Vitals:
         if self._progress == 1:
             self._urgent.set()
 
-    def busy(self, activity: str = '') -> 'Section':
-        """Context of work that has to come to an end; it may be nested."""
-        return Section(self._sections, activity)
+    def busy(self, activity: str = '', alone: bool = False) -> 'Section':
+        """Context of work that has to come to an end; it may be nested.
+
+        alone: nobody in this process would stop if it hung.
+        """
+        return Section(self._sections, activity, alone)
 
     def ending(self) -> None:
         """The run is over: whoever ends from now on need not be started again."""
@@ -64,10 +71,16 @@ class Vitals:
         self._unsaved = not everything
 
     def beat(self) -> Beat:
-        sections = list(self._sections.values())
-        activity = next(filter(None, sections), '')
+        sections = dict(self._sections)
+        activities = (section.activity for section in sections.values())
+        alone = {thread: x for thread, x in sections.items() if x.alone}
         return Beat(
-            self._progress, bool(sections), activity, self._unsaved, self._ending
+            progress=self._progress,
+            busy=bool(sections),
+            activity=next(filter(None, activities), ''),
+            unsaved=self._unsaved,
+            ending=self._ending,
+            stuck=round(self._standstill.seconds(alone), 1),
         )
 
     def await_beat(self) -> Beat:
@@ -80,16 +93,19 @@ class Vitals:
 class Section:
     """One thread's stay inside of `Vitals.busy`."""
 
-    def __init__(self, sections: dict[int, str], activity: str):
+    def __init__(self, sections: dict[int, 'Section'], activity: str, alone: bool):
         self._sections = sections
-        self._activity = activity
-        self._outer: str | None = None
+        self.activity = activity
+        self.alone = alone
+        self._outer: Section | None = None
 
     def __enter__(self) -> None:
         # Only this thread uses its key, and the operations on the dict are atomic.
         thread = threading.get_ident()
         self._outer = self._sections.get(thread)
-        self._sections[thread] = self._activity or self._outer or ''
+        if self._outer is not None:
+            self.activity = self.activity or self._outer.activity
+        self._sections[thread] = self
 
     def __exit__(
         self,

@@ -3,19 +3,20 @@
 import time
 from collections.abc import Callable
 
-import psutil
-
+from .standstill import IDLE_SHARE
 from .vitals import Beat
 
-__all__ = ['Watch', 'cpu_seconds']
+__all__ = ['Watch']
 
 SILENCE = 10.0  # seconds without a beat after which the last one says nothing any more
-IDLE_SHARE = 0.01  # of a core, for threads that only keep connections alive
 
 
 class Watch:
     """A role is hung if for `timeout` seconds it is in the middle of something, makes
     no progress and uses no processor, and neither do the programs that it started.
+
+    So it is if one of several works that do not need each other, as environments do
+    not, stands still for so long.
 
     Waiting for others, compiling and saving are said to take long. But a role that
     says nothing at all, because it is stopped or some library does not let its other
@@ -41,6 +42,8 @@ class Watch:
 
     def hung(self, cpu_seconds: Callable[[], float]) -> bool:
         """cpu_seconds: what the process and those that it started have used so far."""
+        if 0 < self._timeout < self._beat.stuck:
+            return True
         now = time.monotonic()
         busy = self._beat.busy and not self._beat.activity
         if not self._timeout or not (busy or now - self._heard > SILENCE):
@@ -49,19 +52,3 @@ class Watch:
         if abs(cpu - self._cpu) > IDLE_SHARE * (now - self._since):
             self._since, self._cpu = now, cpu
         return now - self._since > self._timeout
-
-
-def cpu_seconds(pid: int) -> float:
-    """Used so far by a process and those that it started."""
-    try:
-        process = psutil.Process(pid)
-        family = [process, *process.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return 0.0
-    used = 0.0
-    for one in family:
-        try:
-            used += sum(one.cpu_times()[:4])  # user, system, and of ended children
-        except psutil.NoSuchProcess:
-            continue  # ended since it was listed
-    return used

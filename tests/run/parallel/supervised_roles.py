@@ -88,13 +88,29 @@ def hang_once(folder):
             threading.Event().wait()
 
 
+def hang_partly_once(folder):
+    """One thread deadlocks in the first life, while the main thread works on."""
+    if begin_life(folder) > 1:
+        return
+
+    def hang_alone():
+        with vitals().busy(alone=True):
+            threading.Event().wait()
+
+    threading.Thread(target=hang_alone, daemon=True).start()
+    while True:
+        with vitals().busy(alone=True):
+            vitals().advance()
+            threading.Event().wait(0.1)
+
+
 def take_long(seconds):
     """Does nothing, but says why; waits for others; is really busy."""
     with vitals().busy(COMPILING):
         vitals().advance()
         threading.Event().wait(seconds)
     threading.Event().wait(seconds)
-    with vitals().busy():
+    with vitals().busy(alone=True):
         begin = time.monotonic()
         while time.monotonic() < begin + seconds:
             pass
