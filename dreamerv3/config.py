@@ -18,7 +18,7 @@ from ruamel.yaml.comments import CommentedSeq
 
 from embodied.core.errors import ConfigError
 
-__all__ = ['dump', 'load_presets', 'parse_flags', 'resolve']
+__all__ = ['dump', 'flags', 'load_presets', 'parse_flags', 'resolve']
 
 CONFIGS = Path(__file__).with_name('configs.yaml')
 
@@ -35,7 +35,7 @@ CHOICES = {
         'parallel_envs',
         'parallel_env',
     ),
-    'engine': ('local', 'ray'),
+    'engine': ('local', 'ray', 'slurm'),
     'ray.storage': ('shared', 'pinned'),
     'run.transport': ('zmq', 'portal'),
     'replay.latents': ('disk', 'ram'),
@@ -122,6 +122,17 @@ def dump(config: Mapping[str, Any]) -> str:
     stream = io.StringIO()
     yaml.dump(_block_style(config), stream)
     return stream.getvalue()
+
+
+def flags(config: elements.Config) -> list[str]:
+    """The command line, without a command, that stands for a config."""
+    defaults = load_presets()['defaults']
+    lines = []
+    for name, value in config.flat.items():
+        if _convert(name, defaults[name], defaults[name]) != value:
+            values = value if isinstance(value, tuple) else (value,)
+            lines.append(f'--{name}={",".join(map(str, values))}')
+    return lines
 
 
 def _matching(options: Mapping[str, Any], key: str, origin: str) -> list[str]:

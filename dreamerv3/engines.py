@@ -1,15 +1,22 @@
 """Engines by option: where the roles of `dreamer parallel` are started."""
 
+import sys
 from pathlib import Path
 
 import elements
 
 from embodied.core.errors import ConfigError
+from embodied.run.engines import slurm
 from embodied.run.parallel.engine import Engine
+from embodied.run.parallel.settings import ParallelSettings, WorkerPlan
+from embodied.transport import keys
 
-__all__ = ['check', 'make_engine']
+from . import config as config_lib
 
-LOCAL, RAY = 'local', 'ray'
+__all__ = ['LOCAL', 'SLURM', 'check', 'make_engine', 'plan_slurm', 'submit']
+
+LOCAL, RAY, SLURM = 'local', 'ray', 'slurm'
+COMMAND = (sys.executable, '-m', 'dreamerv3')
 
 
 def check(config: elements.Config) -> None:
@@ -23,7 +30,7 @@ def check(config: elements.Config) -> None:
 
 def make_engine(config: elements.Config) -> Engine | None:
     """The engine that the launcher of a distributed run uses; None for this machine."""
-    if config.engine == LOCAL:
+    if config.engine != RAY:
         return None
     from embodied.run.engines.ray_engine import RayEngine
 
@@ -31,3 +38,45 @@ def make_engine(config: elements.Config) -> Engine | None:
     if config.replay.dir:
         folders.append(Path(config.replay.dir).expanduser())
     return RayEngine(config.ray, folders)
+
+
+def submit(config: elements.Config, args: elements.Config) -> None:
+    """Submits the jobs of a run to SLURM; `args` are those of the loops."""
+    options = slurm.SlurmOptions(**config.slurm)
+    folder = Path(config.logdir)
+    if not (options.local or (folder / 'keys').exists()):
+        keys.create(folder / 'keys')
+    head, workers = plan_slurm(config, args, options)
+    jobs = slurm.submit(head, workers, options, folder / 'slurm')
+    print(f'Submitted {", ".join(job.job_id for job in jobs)}; they log to {folder}.')
+    print(f'dreamer status {folder} tells how the run is doing.')
+    if options.local:
+        for job in jobs:
+            job.result()
+
+
+def plan_slurm(
+    config: elements.Config, args: elements.Config, options: slurm.SlurmOptions
+) -> tuple[slurm.Command, list[slurm.Command]]:
+    """The command of the job with the agent, and those of environment workers."""
+    here = 'localhost' if options.local else '0.0.0.0'
+    config = config.update(engine=LOCAL)
+    config = config.update({'run.remote_envs': True})
+    if not config.run.envs_per_worker:
+        config = config.update({'run.envs_per_worker': options.env_cpus})
+        args = elements.Config({**args, 'envs_per_worker': options.env_cpus})
+    flags = config_lib.flags(config.update(script='parallel'))
+    addr = f'--run.actor_addr={here}:{options.port}'
+    needs = options.cpus, options.gpus, options.gb
+    head = slurm.Command('dreamer-agent', (*COMMAND, *flags, addr), *needs)
+    settings = ParallelSettings.read(args)
+    flags = config_lib.flags(config.update(script='parallel_env'))
+    addr = f'--run.actor_addr={slurm.HEAD}:{options.port}'
+    needs = options.env_cpus, 0, options.env_gb
+
+    def worker(plan: WorkerPlan) -> slurm.Command:
+        replica = f'--replica={plan.envids[0]}'
+        argv = (*COMMAND, *flags, addr, replica)
+        return slurm.Command('dreamer-env', argv, *needs)
+
+    return head, [worker(plan) for plan in settings.workers]

@@ -13,6 +13,8 @@ import elements
 
 import embodied
 from embodied.core.errors import ConfigError, DreamerError
+from embodied.run.engines import kubernetes
+from embodied.run.parallel.settings import ParallelSettings
 
 from . import config as config_lib
 from . import engines, factories, sinks
@@ -44,6 +46,7 @@ usage: dreamer COMMAND [--configs PRESET ...] [--OPTION VALUE ...]
   parallel_agent, parallel_replay, parallel_logger, parallel_envs, parallel_env
                one role of a distributed run as a job of its own, in any order
   keys         make the keys that roles on several machines need
+  manifests    write a distributed run for Kubernetes: dreamer manifests FOLDER
 
   dreamer train --configs tiny --task toy_catch --logdir ~/logdir/catch
   dreamer train --configs size12m --task gym_CartPole-v1 --run.envs 8
@@ -79,6 +82,7 @@ TOOLS = {
     'export': 'dreamerv3.export',
     'import': 'dreamerv3.importing',
     'keys': 'embodied.transport.keys',
+    'manifests': 'dreamerv3.manifests',
     'play': 'dreamerv3.play',
     'plot': 'dashboard.plot',
     'replay': 'embodied.replay.tools',
@@ -113,6 +117,9 @@ def run(config: elements.Config) -> None:
     config = config.update(logdir=expand(config.logdir, config.task))
     if config.script in ROLES:
         launch(config)
+        return
+    if config.engine == engines.SLURM:
+        engines.submit(config, loop_args(config))
         return
     with RunFolder(config):
         launch(config)
@@ -159,9 +166,10 @@ def launch(
         case 'parallel_envs':
             parallel.parallel_envs(*envs, args)
         case 'parallel_env':
-            is_eval = config.replica >= config.run.envs
+            replica = _replica(config, args)
+            is_eval = replica >= config.run.envs
             make = make_eval_env if is_eval else make_env
-            parallel.parallel_env(make, config.replica, args, is_eval)
+            parallel.parallel_env(make, replica, args, is_eval)
         case other:
             raise AssertionError(other)
 
@@ -169,6 +177,15 @@ def launch(
 def loop_args(config: elements.Config) -> elements.Config:
     """The `args` of the loops: the group `run` and what it shares with the agent."""
     return elements.Config(config.run, **{name: config[name] for name in SHARED})
+
+
+def _replica(config: elements.Config, args: elements.Config) -> int:
+    """Number of the first environment of a worker; an indexed job of Kubernetes numbers
+    the workers instead."""
+    if kubernetes.INDEX not in os.environ:
+        return config.replica
+    workers = ParallelSettings.read(args).workers
+    return workers[int(os.environ[kubernetes.INDEX])].envids[0]
 
 
 def _check_role(config: elements.Config) -> None:

@@ -19,6 +19,8 @@ import dreamerv3
 import embodied
 from dreamerv3 import config as config_lib
 from dreamerv3 import engines, factories, main
+from embodied.run.engines.kubernetes import KubernetesOptions
+from embodied.run.engines.slurm import SlurmOptions
 from embodied.run.parallel.settings import ParallelSettings as Settings
 
 PACKAGES = [pathlib.Path(p.__file__).parent for p in (dreamerv3, embodied)]
@@ -149,6 +151,8 @@ def reads(tmp_path_factory):
     for task in ('toy_catch', 'dummy_disc', 'gym_CartPole-v1'):
         found |= record(f'{base} --task {task} {shares}', build_parts)
     found |= record(f'{base} --engine ray', engines.make_engine)
+    found |= {f'slurm.{name}' for name in SlurmOptions._fields}
+    found |= {f'kubernetes.{name}' for name in KubernetesOptions._fields}
     for suite in embodied.envs.tasks():
         settings = embodied.envs.registry.settings_of(suite.suite)
         found |= {f'env.{suite.suite}.{name}' for name in settings}
