@@ -7,6 +7,7 @@ an audit of what it has acknowledged, and `audit` compares the two with the stor
 
 import functools
 import os
+import random
 import sys
 import threading
 from pathlib import Path
@@ -23,6 +24,7 @@ from embodied.streams import Consec, Stateless
 
 BATCH, LENGTH, CONTEXT = 16, 16, 1
 EPISODE = 30  # steps
+JITTER = 0.5, 1.5  # of the pace: environments are not ready at the same time
 SHAPE = 18, 18, 3  # of images; a batch is large enough to pass through shared memory
 AUDIT = 'audit/rows.bin'  # in the logdir
 POINT = 'point'  # file that tells that a paused agent is where it should be
@@ -75,7 +77,7 @@ ARGS = {
 class Env:
     """Episodes of a fixed length; shows the number of each transition.
 
-    pace: seconds that a step takes.
+    pace: seconds that a step takes on average.
     """
 
     obs_space = {
@@ -93,12 +95,13 @@ class Env:
 
     def __init__(self, pace, index):
         self.pace = pace
+        self.random = random.Random(index)
         name = int.from_bytes(os.urandom(8)) >> (COUNT_BITS + 1)
         self.number = name << COUNT_BITS
         self.step_index = 0
 
     def step(self, action):
-        threading.Event().wait(self.pace)
+        threading.Event().wait(self.pace * self.random.uniform(*JITTER))
         self.step_index = 0 if action['reset'] else self.step_index + 1
         self.number += 1
         last = self.step_index == EPISODE

@@ -12,7 +12,6 @@ each with a JSON line of what has happened so far:
 """
 
 import asyncio
-import collections
 import contextlib
 import json
 import random
@@ -28,7 +27,8 @@ class Proxy:
 
     def __init__(self):
         self.delay = 0.0
-        self.counts = collections.Counter(connections=0, cuts=0, bytes=0)
+        names = ('connections', 'cuts', 'bytes', 'chunks', 'seconds')
+        self.counts = dict.fromkeys(names, 0)  # seconds: that chunks were on their way
         self._rate = 0.0
         self._free = [0.0, 0.0]  # when each direction can carry the next byte
         self._open = set()  # transports of clients
@@ -81,15 +81,28 @@ class Proxy:
     async def _carry(self, reader, writer, direction):
         """One direction: reading goes on while earlier bytes are on their way."""
         way = asyncio.Queue(QUEUED)
-        delivery = asyncio.create_task(deliver(way, writer))
+        delivery = asyncio.create_task(self._deliver(way, writer))
         try:
             while data := await reader.read(CHUNK):
-                await way.put((self.due(direction, len(data)), data))
+                begin = time.monotonic()
+                await way.put((begin, self.due(direction, len(data)), data))
             await way.join()
         except OSError:
             pass  # the connection ends, which the other side has to hear
         finally:
             delivery.cancel()
+
+    async def _deliver(self, way, writer):
+        """Writes what has arrived, until nobody reads it: the other way ends, too."""
+        with contextlib.suppress(OSError):
+            while True:
+                begin, due, data = await way.get()
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                writer.write(data)
+                self.counts['chunks'] += 1
+                self.counts['seconds'] += time.monotonic() - begin
+                await writer.drain()
+                way.task_done()
 
     async def _cut(self, mean):
         while True:
@@ -97,17 +110,6 @@ class Proxy:
             if self._open:
                 self._random.choice(list(self._open)).abort()
                 self.counts['cuts'] += 1
-
-
-async def deliver(way, writer):
-    """Writes what has arrived, until nobody reads it: the other direction ends, too."""
-    with contextlib.suppress(OSError):
-        while True:
-            due, data = await way.get()
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-            writer.write(data)
-            await writer.drain()
-            way.task_done()
 
 
 async def main(pairs):

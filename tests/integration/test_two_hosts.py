@@ -1,15 +1,9 @@
 """A run on several hosts, with a network in between that is slow and breaks."""
 
-import contextlib
-import shutil
-
-import fault_parts
 import hosts as hosts_lib
 import pytest
-from faults import FaultyRun, check_folder, check_ratio
-from hosts import CLOCK_AHEAD, Hosts
-
-from embodied.transport import keys
+from apart import run_apart
+from faults import check_folder, check_ratio
 
 reason = hosts_lib.missing()
 pytestmark = [
@@ -17,56 +11,45 @@ pytestmark = [
     pytest.mark.usefixtures('nothing_is_left'),
 ]
 
-ACTOR, REPLAY, LOGGER = 7000, 7001, 7002  # ports
 RATIO = 64.0
 DELAY = 0.02  # seconds, in each direction
 RATE = 4e6  # bytes per second and direction
 SECONDS = 90  # for a job to end
+FLAGS = ('--envs', '8', '--envs_per_worker', '4')
 
 
-def copy_keys(logdir, folder):
-    """What a host that only runs environments is given: the client's half."""
-    (folder / 'keys').mkdir(parents=True)
-    shutil.copy(logdir / 'keys' / keys.CLIENT_FILE, folder / 'keys')
-
-
-@contextlib.contextmanager
-def run_apart(tmp_path, *flags):
-    """The run, the network to its actor, and the job with its environments."""
-    logdir, elsewhere = tmp_path / 'run', tmp_path / 'elsewhere'
-    keys.create(logdir / 'keys')
-    copy_keys(logdir, elsewhere)
-    with Hosts('agent', 'envs') as hosts:
-        network = hosts.proxy(('envs', 'agent', ACTOR))
-        here = ['--actor_addr', f'{hosts.address("agent")}:{ACTOR}']
-        here += ['--remote_envs', 'True', *flags]
-        there = [fault_parts.__file__, elsewhere, '--role', 'envs', *flags]
-        there += ['--actor_addr', f'{hosts.gate("envs")}:{ACTOR}']
-        # Hosts have clocks of their own: nothing may compare them.
-        envs = hosts.start('envs', there, clock=CLOCK_AHEAD)
-        with FaultyRun(logdir, *here, prefix=hosts.prefix('agent')) as run:
-            yield run, network, envs
-
-
-def finish(run, network, envs):
+def finish(parts):
     """Ends the run, over a network that delivers its last words."""
-    assert network.tell('cut', 0)['cuts'] > 0
-    run.interrupt()
-    assert run.wait() == 0, run.log
-    assert envs.wait(SECONDS) == 0
-    found = check_folder(run.logdir)
-    check_ratio(run.logdir, RATIO)
-    return found
+    assert parts.network.tell('cut', 0)['cuts'] > 0
+    parts.run.interrupt()
+    assert parts.run.wait() == 0, parts.run.log
+    assert parts.envs.wait(SECONDS) == 0
+    found = check_folder(parts.run.logdir)
+    check_ratio(parts.run.logdir, RATIO)
+    # Connections broke, but no environment had to begin anew.
+    assert found.streams == 8
+
+
+def disturb(parts, cuts):
+    """Seconds between two cuts, on average."""
+    parts.network.tell('delay', DELAY)
+    parts.network.tell('rate', RATE)
+    parts.run.await_steps(500)
+    parts.network.tell('cut', cuts)
 
 
 def test_environments_on_another_host_lose_nothing_when_connections_break(tmp_path):
-    with run_apart(tmp_path, '--envs', '8', '--envs_per_worker', '4') as parts:
-        run, network, _ = parts
-        network.tell('delay', DELAY)
-        network.tell('rate', RATE)
-        run.await_steps(500)
-        network.tell('cut', 0.3)
-        run.await_steps(700)
-        found = finish(*parts)
-    # Connections broke, but no environment had to begin anew.
-    assert found.streams == 8
+    with run_apart(tmp_path, *FLAGS) as parts:
+        disturb(parts, cuts=0.3)
+        parts.run.await_steps(600)
+        finish(parts)
+
+
+@pytest.mark.long
+def test_the_same_for_minutes_while_roles_are_killed_as_well(tmp_path):
+    with run_apart(tmp_path, *FLAGS) as parts:
+        disturb(parts, cuts=0.5)
+        for role in ('replay', 'logger') * 5:
+            parts.run.await_running(role, since=parts.run.kill(role))
+            parts.run.await_steps(500)
+        finish(parts)

@@ -14,11 +14,11 @@ from ...core.base import Env
 from ...core.errors import ConfigError
 from ...core.signals import StopSignals
 from ...envs.rows import check_infos, stack
-from ...transport import ClientInterface
+from ...transport import ClientInterface, Future, TransportError
 from .crew import Crew
 from .factories import pack, unpack
 from .group import Group, Row, make_group
-from .links import await_server, make_client
+from .links import await_server, crosses_network, make_client
 from .settings import ParallelSettings, WorkerPlan
 from .vitals import vitals
 
@@ -107,21 +107,33 @@ def run_worker(
         make_client(settings.actor_addr, _name(plan), settings) as actor,
     ):
         await_server(actor, 'actor', settings.actor_addr)
-        EnvWorker(group, plan, settings).run(actor)
+        far = crosses_network(settings.actor_addr, settings)
+        EnvWorker(group, plan, settings, far).run(actor)
 
 
 class EnvWorker:
-    """Sends the observations of the environments that are ready, one message at a
-    time, and hands out the actions that come back.
+    """Sends the observations of the environments that are ready, and hands out the
+    actions that come back.
+
+    It waits for the answer before the next message, in which the others are, too: few
+    messages are cheaper than many. Not so if the actor is `far`: then environments that
+    are ready a little later would wait for a whole way there and back.
 
     Repeats of a message after a lost connection are recognized by the actor: each row
     has a serial number within the session, which is new for every worker.
     """
 
-    def __init__(self, group: Group, plan: WorkerPlan, settings: ParallelSettings):
+    def __init__(
+        self,
+        group: Group,
+        plan: WorkerPlan,
+        settings: ParallelSettings,
+        far: bool = False,
+    ):
         check_infos(group.infos)
         self._group = group
         self._is_eval = plan.is_eval
+        self._far = far and len(plan.envids) > 1
         self._method = 'act_eval' if plan.is_eval else 'act'
         self._limit = settings.rows_limit  # The actor takes no larger messages.
         self._eval_eps = settings.eval_eps
@@ -160,20 +172,51 @@ class EnvWorker:
         left = np.full(len(self._envids), episodes)
         for position in range(len(left)):
             self._group.send(position, self._first_action)
+        asked: list[Future] = []
         while left.any():
             rows = self._group.receive(self._limit)
-            answer = self._act(actor, rows)
-            if answer['stop'].any():
-                return False
-            for index, (position, obs) in enumerate(rows):
+            for position, obs in rows:
                 left[position] -= bool(obs['is_last'])
-                if left[position]:
-                    action = {k: v[index] for k, v in answer['acts'].items()}
-                    action['reset'] = answer['reset'][index]
-                    self._group.send(position, action)
-        return True
+            if rows:
+                goes_on = [bool(left[position]) for position, _ in rows]
+                asked.append(self._ask(actor, rows, goes_on))
+            done = [future for future in asked if future.is_complete()]
+            if any(_says_stop(future) for future in done):
+                return False
+            asked = [future for future in asked if future not in done]
+        return not any(_says_stop(future) for future in asked)
 
-    def _act(self, actor: ClientInterface, rows: list[Row]) -> dict[str, Any]:
+    def _ask(
+        self, actor: ClientInterface, rows: list[Row], goes_on: list[bool]
+    ) -> Future:
+        """The answer to these rows; its actions go to the environments that go on."""
+        future = self._send(actor, rows)
+        hand_out = functools.partial(self._hand_out, rows, goes_on)
+        if self._far:
+            future.add_done_callback(hand_out)
+        else:
+            future.result()
+            hand_out(future)
+        return future
+
+    def _hand_out(self, rows: list[Row], goes_on: list[bool], future: Future) -> None:
+        """Lets environments step; in any thread."""
+        try:
+            answer = future.result()
+        except TransportError:
+            self._group.wake()  # for `_play` to raise it
+            return
+        vitals().advance()
+        if answer['stop'].any():
+            self._group.wake()
+            return
+        for index, (position, _) in enumerate(rows):
+            if goes_on[index]:
+                action = {k: v[index] for k, v in answer['acts'].items()}
+                action['reset'] = answer['reset'][index]
+                self._group.send(position, action)
+
+    def _send(self, actor: ClientInterface, rows: list[Row]) -> Future:
         positions = [position for position, _ in rows]
         obs = stack([obs for _, obs in rows], self._obs_space)
         origin = {
@@ -182,9 +225,11 @@ class EnvWorker:
             'serial': self._serials[positions],
         }
         self._serials[positions] += 1
-        answer = actor.call(self._method, origin, obs, rows=len(rows)).result()
-        vitals().advance()
-        return answer
+        return actor.call(self._method, origin, obs, rows=len(rows))
+
+
+def _says_stop(future: Future) -> bool:
+    return bool(future.result()['stop'].any())
 
 
 def _name(plan: WorkerPlan) -> str:

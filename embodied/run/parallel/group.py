@@ -18,6 +18,7 @@ Action = dict[str, Any]
 Row = tuple[int, dict[str, Any]]  # position in the group, observation
 
 GATHER_SECONDS = 0.001  # that ready rows wait for those of quick neighbors
+NOBODY: tuple[int, Any] = (-1, None)  # in the place of a row: somebody woke us
 CLOSE_SECONDS = 10.0  # for environments to close before they are left behind
 
 
@@ -32,6 +33,9 @@ class Group(Protocol):
     def receive(self, limit: int) -> list[Row]:
         """Blocks until some steps are done; up to `limit` of them, ready together."""
 
+    def wake(self) -> None:
+        """Lets `receive` return, maybe with nothing; any thread may call it."""
+
     def close(self) -> None:
         """Closes the environments."""
 
@@ -43,7 +47,7 @@ def make_group(makes: Sequence[Callable[[], Env]], envids: Sequence[int]) -> Gro
 
 
 class InlineGroup:
-    """One environment, stepped by whoever waits for it."""
+    """One environment, stepped by whoever waits for it, who never sleeps over it."""
 
     def __init__(self, makes: Sequence[Callable[[], Env]], envids: Sequence[int]):
         self._handle = InlineHandle(makes[0], envids[0])
@@ -57,6 +61,9 @@ class InlineGroup:
     def receive(self, limit: int) -> list[Row]:
         with vitals().busy():
             return [(0, self._handle.receive())]
+
+    def wake(self) -> None:
+        pass
 
     def close(self) -> None:
         self._handle.close()
@@ -73,6 +80,7 @@ class ThreadGroup:
         self._results: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._requests: list[queue.SimpleQueue] = [queue.SimpleQueue() for _ in makes]
         self._running = 0  # requests whose results were not taken yet
+        self._lock = threading.Lock()  # of that number
         self._threads = [
             threading.Thread(
                 target=self._serve,
@@ -101,7 +109,10 @@ class ThreadGroup:
         with contextlib.suppress(queue.Empty):
             while self._running and len(rows) < limit:
                 rows.append(self._take(max(0.0, deadline - time.perf_counter())))
-        return rows
+        return [row for row in rows if row is not NOBODY]
+
+    def wake(self) -> None:
+        self._results.put(NOBODY)
 
     def close(self) -> None:
         for requests in self._requests:
@@ -113,12 +124,17 @@ class ThreadGroup:
             self._take()  # Raises what went wrong.
 
     def _request(self, position: int, *request: Any) -> None:
-        self._running += 1
+        with self._lock:
+            self._running += 1
         self._requests[position].put(request)
 
     def _take(self, timeout: float | None = None) -> tuple[int, Any]:
-        position, result = self._results.get(timeout=timeout)
-        self._running -= 1
+        row = self._results.get(timeout=timeout)
+        if row is NOBODY:
+            return row
+        position, result = row
+        with self._lock:
+            self._running -= 1
         if isinstance(result, BaseException):
             raise result
         return position, result

@@ -7,7 +7,7 @@ from ...transport import addresses, keys
 from .directory import directory
 from .settings import ParallelSettings
 
-__all__ = ['make_client', 'make_server', 'await_server']
+__all__ = ['await_server', 'crosses_network', 'make_client', 'make_server']
 
 NOTICE_SECONDS = 5.0  # of silence before a role says what it waits for
 
@@ -45,6 +45,12 @@ def await_server(client: transport.ClientInterface, what: str, addr: str) -> Non
         place = directory().find(addr)
         print(f'Waiting for the {what} at {place} to be started.', flush=True)
         client.connect()
+
+
+def crosses_network(addr: str, settings: ParallelSettings) -> bool:
+    """Whether answers from there may take long because they come from far away."""
+    local = addresses.parse(directory().find(addr)).local
+    return settings.transport == 'zmq' and not local
 
 
 def _common(settings: ParallelSettings) -> dict[str, Any]:

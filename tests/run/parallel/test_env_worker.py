@@ -29,10 +29,19 @@ class FakeActor:
     """A real server in the place of the actor, which notes each row.
 
     The action tells environment and serial; all stop after `rows` rows. Rows for
-    which `unknown` says so are answered with reset.
+    which `unknown` says so are answered with reset. `hold` is called with the
+    environments of each message before it is answered.
     """
 
-    def __init__(self, args, rows=10**9, periods=10**9, unknown=lambda *row: False):
+    def __init__(
+        self,
+        args,
+        rows=10**9,
+        periods=10**9,
+        unknown=lambda *row: False,
+        hold=lambda envids: None,
+    ):
+        self.hold = hold
         self.rows, self.left, self.evaluations = [], [], []
         self.messages = []  # environments of each message
         self.limit, self.periods, self.unknown = rows, periods, unknown
@@ -41,7 +50,9 @@ class FakeActor:
         for method in ('act', 'act_eval'):
             handler = functools.partial(self._act, method)
             # Each message is a batch of its own.
-            self.server.bind_batched(method, handler, batch=100, max_wait=0.0)
+            self.server.bind_batched(
+                method, handler, batch=100, max_wait=0.0, workers=2
+            )
         self.server.bind('evaluate', self._evaluate)
         self.server.bind('leave', self._leave)
 
@@ -72,6 +83,7 @@ class FakeActor:
             self.messages.append(origin['envid'].tolist())
             self.change.notify_all()
             stop = np.full(count, len(self.rows) >= self.limit)
+        self.hold(origin['envid'].tolist())
         action = 1000 * (origin['envid'] + 1) + origin['serial'].astype(np.int32)
         return {'acts': {'action': action}, 'reset': reset, 'stop': stop}
 
@@ -136,6 +148,43 @@ def test_messages_hold_no_more_rows_than_the_actor_takes(tmp_path):
         run_worker(Env, plan(*range(5)), args)
     assert max(map(len, actor.messages)) == 2
     assert {row[1] for row in actor.rows} == set(range(5))
+
+
+def test_rows_do_not_wait_for_answers_that_come_from_far_away(tmp_path):
+    args = make_args(tmp_path, actor_addr=f'tcp://localhost:{transport.free_port()}')
+    seen = {0: threading.Event(), 1: threading.Event()}
+
+    def hold(envids):
+        for envid in envids:
+            seen[envid].set()
+        # The first answer is on its way until the other environment has come, too.
+        assert seen[1].wait(DEADLINE)
+
+    def hook(env, action):
+        if env.index == 1:
+            assert seen[0].wait(DEADLINE)
+
+    with FakeActor(args, rows=40, hold=hold) as actor:
+        run_worker(functools.partial(Env, hook=hook), plan(0, 1), args)
+    assert actor.messages[:2] == [[0], [1]]
+    for envid in (0, 1):
+        serials = [row[2] for row in actor.of(envid)]
+        assert serials == list(range(len(serials)))
+        done = [int(row[4]['done']) for row in actor.of(envid)]
+        assert done == [0] + [1000 * (envid + 1) + i for i in serials[:-1]]
+
+
+def test_a_far_actor_that_fails_ends_the_worker(tmp_path):
+    args = make_args(tmp_path, actor_addr=f'tcp://localhost:{transport.free_port()}')
+
+    def hold(envids):
+        raise ArithmeticError('no actions today')
+
+    with (
+        FakeActor(args, hold=hold),
+        pytest.raises(transport.RemoteError, match='no actions today'),
+    ):
+        run_worker(Env, plan(0, 1, 2), args)
 
 
 @pytest.mark.parametrize('slow', ['reset', 'step'])
