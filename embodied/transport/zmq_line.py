@@ -32,6 +32,7 @@ class ZmqLine(Line):
     ) -> None:
         self.endpoint = address.tcp
         self.on_change = on_change
+        self._connected = False
         self._mail = Mailbox()
         self._context = zmq.Context()
         self._sock = self._context.socket(zmq.DEALER)
@@ -75,7 +76,8 @@ class ZmqLine(Line):
 
     def look(self) -> None:
         while (event := zmq_sockets.next_event(self._monitor)) is not None:
-            self.on_change(event[0] == zmq.EVENT_HANDSHAKE_SUCCEEDED)
+            self._connected = event[0] == zmq.EVENT_HANDSHAKE_SUCCEEDED
+            self.on_change(self._connected)
 
     def reconnect(self) -> None:
         self._sock.disconnect(self.endpoint)
@@ -88,4 +90,5 @@ class ZmqLine(Line):
 
     def close(self) -> None:
         self._sock.disable_monitor()
-        self._context.destroy(linger=LINGER)
+        # Without a connection the last messages reach nobody.
+        self._context.destroy(linger=LINGER if self._connected else 0)

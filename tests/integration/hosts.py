@@ -16,6 +16,7 @@ from pathlib import Path
 
 PROXY = Path(__file__).with_name('slow_network.py')
 NET = 'net'
+NAMES = Path('/etc/netns')  # `ip netns exec` puts the files in there over those of /etc
 CLOCK_AHEAD = 1_000_000  # seconds that the clock of a host differs by
 
 
@@ -61,6 +62,7 @@ class Hosts:
                     pipe.close()
         for name in (NET, *self._numbers):
             ip('netns', 'del', self._space(name), check=False)
+            shutil.rmtree(NAMES / self._space(name), ignore_errors=True)
 
     def address(self, name, version=4):
         return self._at(name, 2, version)
@@ -83,6 +85,17 @@ class Hosts:
         process = subprocess.Popen(command, text=True, **options)
         self._processes.append(process)
         return process
+
+    def name(self, host, **addresses):
+        """From now on processes on a host know others by these names.
+
+        To be called before the first of them is started, and then as often as needed.
+        """
+        folder = NAMES / self._space(host)
+        folder.mkdir(parents=True, exist_ok=True)
+        lines = [f'{address} {name}' for name, address in addresses.items()]
+        # In place: what processes see as /etc/hosts is this very file.
+        (folder / 'hosts').write_text('127.0.0.1 localhost\n' + '\n'.join(lines) + '\n')
 
     def proxy(self, *routes):
         """A slow network: (from host, to host, port) each; see slow_network.py."""

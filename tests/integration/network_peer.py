@@ -13,11 +13,11 @@ SILENCE = 0.3  # seconds without an answer that count as none
 DEADLINE = 30.0
 
 
-def server(addr, folder=''):
-    """Serves `secret` until it is killed."""
+def server(addr, folder='', secret='the secret'):
+    """Serves a secret until it is killed."""
     options = {'keys': keys.load(folder, {}).server} if folder else {}
     serving = transport.Server(addr, 'server', **options)
-    serving.bind('secret', lambda: 'the secret')
+    serving.bind('secret', lambda: secret)
     serving.start(block=False)
     print('ready', flush=True)
     serving.wait()
@@ -32,6 +32,14 @@ def client(addr, folder, deadline=DEADLINE):
             print(asking.secret().result(DEADLINE))
         except transport.TransportError as error:
             print(type(error).__name__)
+
+
+def asker(addr, folder):
+    """Asks again for every line of its input, with one client."""
+    half = keys.load(folder, {}).client
+    with transport.Client(addr, 'client', keys=half) as asking:
+        for _ in sys.stdin:
+            print(asking.secret().result(DEADLINE), flush=True)
 
 
 def probe(host, port):

@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from embodied import transport
 from embodied.core.errors import ConfigError
 from embodied.transport import addresses
 
@@ -70,3 +71,29 @@ def test_names_become_numbers_before_listening():
 
 def test_ipv6_endpoints_are_bracketed():
     assert addresses.parse('[::1]:7000').tcp == 'tcp://[::1]:7000'
+
+
+def has_ipv6():
+    try:
+        with socket.create_server(('::1', 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason='needs IPv6 on the loopback interface')
+@pytest.mark.parametrize('text', ['[::1]:{}', 'tcp://[::1]:{}', 'tcp://::1:{}'])
+def test_servers_are_reached_over_ipv6(text):
+    addr = text.format(addresses.free_port())
+    server = transport.Server(addr)
+    server.bind('echo', lambda x: x)
+    with server, transport.Client(addr) as client:
+        assert client.echo(3).result(timeout=60) == 3
+
+
+@pytest.mark.skipif(not has_ipv6(), reason='needs IPv6 on the loopback interface')
+def test_ports_taken_over_ipv6_are_named():
+    with socket.create_server(('::1', 0), family=socket.AF_INET6) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(transport.AddressInUse, match=f'::1.*{port}'):
+            transport.Server(f'tcp://[::1]:{port}').start(block=False)

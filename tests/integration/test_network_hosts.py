@@ -1,4 +1,4 @@
-"""Who is served over a network, asked from another host."""
+"""Who is served over a network, and found in it, asked from another host."""
 
 import subprocess
 from pathlib import Path
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(bool(reason), reason=reason or 'possible')
 
 @pytest.fixture(scope='module')
 def hosts():
-    with hosts_lib.Hosts('server') as hosts:
+    with hosts_lib.Hosts('server', 'other') as hosts:
         yield hosts
 
 
@@ -29,11 +29,12 @@ def serve(hosts):
     """Starts a server on its host, for the time of a test."""
     started = []
 
-    def serve(*args):
+    def serve(*args, host='server'):
         command = [PEER, 'server', *args]
-        server = hosts.start('server', command, stdout=subprocess.PIPE)
+        server = hosts.start(host, command, stdout=subprocess.PIPE)
         started.append(server)
         assert server.stdout.readline() == 'ready\n'
+        return server
 
     yield serve
     for server in started:
@@ -92,3 +93,30 @@ def test_an_intruder_who_knows_the_public_key_gets_nothing(hosts, serve, tmp_pat
     there = hosts.address('server')
     assert ask(hosts, 'net', 'probe', there, PORT) == f'open:True none {REFUSED}'
     assert ask(hosts, 'net', 'client', address, tmp_path / 'ours') == SECRET
+
+
+@pytest.mark.parametrize('version', [4, 6])
+def test_a_server_that_moves_is_found_again_by_its_name(
+    hosts, serve, tmp_path, version
+):
+    keys.create(tmp_path)
+    hosts.name('net', replay=hosts.address('server', version))
+    for host in ('server', 'other'):  # Servers, too, may be given a name to listen at.
+        hosts.name(host, **{'replay-here': hosts.address(host, version)})
+    first = serve(f'replay-here:{PORT}', tmp_path, 'first', host='server')
+    pipes = {'stdin': subprocess.PIPE, 'stdout': subprocess.PIPE}
+    asker = hosts.start('net', [PEER, 'asker', f'replay:{PORT}', tmp_path], **pipes)
+
+    def ask():
+        asker.stdin.write('\n')
+        asker.stdin.flush()
+        return asker.stdout.readline()
+
+    assert ask() == 'first\n'
+    first.kill()
+    first.wait()
+    hosts.name('net', replay=hosts.address('other', version))
+    serve(f'replay-here:{PORT}', tmp_path, 'second', host='other')
+    assert ask() == 'second\n'
+    asker.stdin.close()
+    assert asker.wait(60) == 0
