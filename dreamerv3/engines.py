@@ -21,7 +21,8 @@ COMMAND = (sys.executable, '-m', 'dreamerv3')
 
 def check(config: elements.Config) -> None:
     """Refuses an engine for a command that starts no roles."""
-    if config.engine != LOCAL and config.script != 'parallel':
+    joins = config.engine == RAY and config.script == 'parallel_envs'
+    if config.engine != LOCAL and config.script != 'parallel' and not joins:
         raise ConfigError(
             f'--engine {config.engine} starts the roles of `dreamer parallel`; '
             f'{config.script} has none. Leave it away.'

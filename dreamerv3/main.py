@@ -164,7 +164,7 @@ def launch(
         case 'parallel_logger':
             parallel.parallel_logger(make_logger, args)
         case 'parallel_envs':
-            parallel.parallel_envs(*envs, args)
+            parallel.parallel_envs(*envs, args, engine=engines.make_engine(config))
         case 'parallel_env':
             replica = _replica(config, args)
             is_eval = replica >= config.run.envs

@@ -262,9 +262,15 @@ class Audit(NamedTuple):
     streams: int
 
 
+def acknowledged(logdir):
+    """Rows as they were told, some of them twice; empty before the first."""
+    path = audit_path(logdir)
+    return np.fromfile(path, ROW) if path.exists() else np.zeros(0, ROW)
+
+
 def audit(logdir):
     """Reads the store back, row by row; the run may still be going on."""
-    told = np.unique(np.fromfile(audit_path(logdir), ROW))
+    told = np.unique(acknowledged(logdir))
     content = Inspection(Path(logdir) / 'replay')
     parts, holes, streams = [], 0, 0
     for stream, positions in content.streams():
@@ -294,7 +300,7 @@ def run(logdir, engine=None, **changes):
     envs = bind(Env, args.pace), bind(Env, args.pace)
     log = bind(make_logger, logdir)
     if args.role == 'envs':
-        parallel_envs(*envs, args)
+        parallel_envs(*envs, args, engine)
     elif args.role == 'replay':
         parallel_replay(*replays, make_stream, args)
     else:

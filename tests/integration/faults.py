@@ -78,6 +78,13 @@ class FaultyRun:
             lambda: self.stored >= goal or self._check(), seconds=seconds
         )
 
+    def await_new_streams(self, known, count, seconds=SECONDS):
+        """Blocks until steps of so many streams have been stored that are not known."""
+        streams = lambda: set(fault_parts.acknowledged(self.logdir)['stream'])
+        self._audit.await_that(
+            lambda: len(streams() - known) >= count or self._check(), seconds
+        )
+
     def await_steps_or_end(self, more, seconds=SECONDS):
         """The same, unless the run ends before: whether it has ended."""
         goal = self.stored + more

@@ -1,6 +1,6 @@
 """The runs of fault_parts.py on a Ray cluster, whose address is in RAY_ADDRESS.
 
-    python ray_parts.py LOGDIR [--key value ...]
+    python ray_parts.py LOGDIR [--key value ...]        --role envs joins the run
 
 Which node takes a role is said by resources of its name, where nodes have them.
 """

@@ -1,8 +1,12 @@
 """Runs on Ray clusters of this machine, whose roles and nodes are killed."""
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
+import fault_parts
 import pytest
 import ray_nodes
 from faults import FaultyRun, check_folder, check_ratio
@@ -34,6 +38,7 @@ def test_roles_on_a_node_come_back_at_other_addresses(tmp_path):
         for role in ('replay', 'agent'):
             run.await_running(role, since=run.kill(role))
             run.await_steps()
+        environments_join(run)
         status = json.loads((tmp_path / 'status.json').read_text())
         assert {role['node'] for role in status['roles'].values()} == {'node0'}
         run.interrupt()
@@ -42,6 +47,17 @@ def test_roles_on_a_node_come_back_at_other_addresses(tmp_path):
     check_ratio(tmp_path, RATIO)
     assert set(homes(run).values()) == {'node0'}
     assert (tmp_path / 'keys' / 'client.json').exists()
+
+
+def environments_join(run):
+    """Two more than the run was started with."""
+    streams = set(fault_parts.acknowledged(run.logdir)['stream'])
+    flags = ('--role', 'envs', '--envs', '6', '--replica', '4')
+    command = [sys.executable, str(SCRIPT), str(run.logdir), *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as joined:
+        run.await_new_streams(streams, 2)
+        joined.send_signal(signal.SIGINT)
+        assert joined.wait() == 0
 
 
 @pytest.mark.long

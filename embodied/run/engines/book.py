@@ -9,22 +9,35 @@ __all__ = ['Book']
 
 
 class Book:
-    """Filled by the threads that start servers, read by those that start roles."""
+    """Filled by the threads that start servers, read by those that start roles.
 
-    def __init__(self, names: Iterable[str]):
+    number: of places that were told before, by another book.
+    """
+
+    def __init__(self, names: Iterable[str], number: int = 0):
         self._names = frozenset(names)
-        self._change = threading.Condition()
-        self._places = Places()
+        self._change = threading.Condition(threading.RLock())
+        self._places = Places(number)
         self._followers: list[Callable[[Places], object]] = []
 
     def publish(self, name: str, address: str) -> None:
         """A server has, or will have, this address; its clients are told."""
         with self._change:
             number, addresses = self._places
-            self._places = Places(number + 1, {**addresses, name: address})
+            self.replace(Places(number + 1, {**addresses, name: address}))
+
+    def replace(self, places: Places) -> None:
+        """Takes over all places from somebody who knows them."""
+        with self._change:
+            self._places = places
             for follower in self._followers:
-                follower(self._places)
+                follower(places)
             self._change.notify_all()
+
+    @property
+    def number(self) -> int:
+        """Of the newest places."""
+        return self._places.number
 
     def follow(self, follower: Callable[[Places], object]) -> None:
         """Calls it, without delay, with all that is published from now on."""

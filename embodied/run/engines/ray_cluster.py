@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError
+from .board import NAMESPACE, Board, board_name
 from .extras import require
 from .keeper import Keeper
 from .ray_options import DATA_ROLES, PINNED, RayOptions
@@ -17,6 +18,7 @@ PINS = 'nodes.json'  # in the logdir: nodes that hold data, by role
 GIGABYTE = 1 << 30
 TRACE = 0.001  # of a resource that a node must have, but that is not used up
 THREADS = 8  # calls at the same time to one keeper
+BOARD_THREADS = 64  # launchers that can join a run
 
 
 class Node(NamedTuple):
@@ -42,7 +44,12 @@ class Cluster:
         self._last: dict[str, Node] = {}  # where each role was placed
         address = None if options.address == LOCAL else options.address
         try:
-            self._ray.init(address, log_to_driver=False, logging_level='ERROR')
+            self._ray.init(
+                address,
+                namespace=NAMESPACE,
+                log_to_driver=False,
+                logging_level='ERROR',
+            )
         except ConnectionError as error:
             raise ConfigError(
                 f'There is no Ray cluster at ray.address={address} ({error}). Start '
@@ -54,14 +61,38 @@ class Cluster:
         self._ray.shutdown()
 
     @property
-    def cpus(self) -> float:
-        return self._ray.cluster_resources().get('CPU', 0.0)
+    def errors(self) -> type[Exception]:
+        """What calls raise when the other end, or this connection, has ended."""
+        return self._ray.exceptions.RayError
 
-    def env_workers(self) -> int:
-        """How many workers there is room for besides the other roles, at least one."""
-        others = sum(self._options.wanted(name).cpus for name in DATA_ROLES)
+    def get(self, reference: Any) -> Any:
+        """Blocks until a call has returned."""
+        return self._ray.get(reference)
+
+    def env_workers(self, alone: bool) -> int:
+        """How many workers there is room for, at least one; unless they come alone, the
+        other roles will want their share."""
+        roles = () if alone else DATA_ROLES
+        others = sum(self._options.wanted(name).cpus for name in roles)
+        free = self._ray.available_resources().get('CPU', 0.0) - others
         share = self._options.env.cpus
-        return max(1, int((self.cpus - others) / share)) if share else 1
+        return max(1, int(free / share)) if share else 1
+
+    def make_board(self, logdir: Path) -> Any:
+        """A board that others find by the folder of the run."""
+        options = {'name': board_name(str(logdir)), 'num_cpus': 0}
+        board = self._ray.remote(Board)
+        return board.options(max_concurrency=BOARD_THREADS, **options).remote()
+
+    def find_board(self, logdir: Path) -> Any:
+        try:
+            return self._ray.get_actor(board_name(str(logdir)))
+        except ValueError as error:
+            raise ConfigError(
+                f'No run in {logdir} is going on in this cluster, which environments '
+                'could join. Give the same --logdir as to `dreamer parallel --engine '
+                'ray`.'
+            ) from error
 
     def nodes(self) -> list[Node]:
         """Those that are alive."""

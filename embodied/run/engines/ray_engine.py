@@ -9,7 +9,8 @@ import dataclasses
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from ...core.errors import ConfigError
 from ...transport import addresses, keys
 from ..parallel.addresses import AUTO
 from ..parallel.children import Order
+from ..parallel.directory import Places
 from ..parallel.settings import ParallelSettings
 from .book import Book
 from .ray_cluster import Cluster
@@ -41,7 +43,8 @@ class RayEngine:
         self._witnesses: dict[str, str] = {}
         self._ports: dict[str, int] = {}
         self._keys = keys.Keys()
-        self._book = Book(())
+        self._board: Any = None  # while the run is ours
+        self._book = Book(SERVERS.values())
 
     def check(self, settings: ParallelSettings) -> None:
         wrong = {
@@ -64,6 +67,7 @@ class RayEngine:
     def open(self, settings: ParallelSettings) -> Iterator[None]:
         self._keys = _keys(settings.logdir / 'keys')
         self._cluster = Cluster(self._options, settings.logdir)
+        self._board = self._cluster.make_board(settings.logdir)
         try:
             if self._options.storage == SHARED:
                 self._witnesses = {
@@ -79,13 +83,41 @@ class RayEngine:
             for path in self._witnesses:
                 Path(path).unlink(missing_ok=True)
 
-    def adapt(self, settings: ParallelSettings) -> dict[str, Any]:
-        self._book = Book(SERVERS.values())
+    @contextlib.contextmanager
+    def join(
+        self, settings: ParallelSettings, end: Callable[[str], None]
+    ) -> Iterator[None]:
+        self.check(settings)
+        self._keys = keys.load(settings.logdir / 'keys')
+        self._cluster = Cluster(self._options, settings.logdir)
+        try:
+            board = self._cluster.find_board(settings.logdir)
+            follow = threading.Thread(
+                target=self._follow, args=(board, end), daemon=True
+            )
+            follow.start()
+            yield
+        finally:
+            self._cluster.close()
+
+    def _follow(self, board: Any, end: Callable[[str], None]) -> None:
+        """Lets our workers know of servers that move, until the run has ended."""
+        places = Places()
+        try:
+            while True:
+                places = self._cluster.get(board.await_newer.remote(places.number))
+                self._book.replace(places)
+        except self._cluster.errors:
+            end('the run has ended')
+
+    def adapt(self, settings: ParallelSettings, envs: int) -> dict[str, Any]:
+        if self._board is not None:
+            self._book = Book(SERVERS.values(), self._book.number)
+            self._book.follow(self._board.publish.remote)
         adapted: dict[str, Any] = {f'{name}_addr': name for name in SERVERS.values()}
         if not settings.envs_per_worker:
-            adapted['envs_per_worker'] = -(
-                -settings.envs // self._cluster.env_workers()
-            )
+            workers = self._cluster.env_workers(alone=self._board is None)
+            adapted['envs_per_worker'] = -(-envs // workers)
         return adapted
 
     def hire(

@@ -6,7 +6,7 @@ from ...core.errors import ConfigError
 from ...transport import addresses, free_port, keys
 from .settings import ParallelSettings
 
-__all__ = ['check', 'resolve', 'was_chosen']
+__all__ = ['check', 'require_fixed', 'resolve', 'was_chosen']
 
 NAMES = ('actor_addr', 'replay_addr', 'logger_addr')
 AUTO = '{auto}'
@@ -38,11 +38,8 @@ def check(settings: ParallelSettings) -> None:
     seen: dict[int, str] = {}
     for name in NAMES:
         given = getattr(settings, name)
-        if AUTO in given and name in fixed:
-            raise ConfigError(
-                f'run.{name}={given} has no fixed port, so jobs that are started apart '
-                f'(run.{fixed[name]}) could not find it. Give host:port.'
-            )
+        if name in fixed:
+            require_fixed(name, settings)
         address = addresses.parse(given.replace(AUTO, '1'))
         if AUTO not in given and seen.setdefault(address.port, name) != name:
             raise ConfigError(
@@ -53,15 +50,20 @@ def check(settings: ParallelSettings) -> None:
             _check_network(name, given, settings)
 
 
-def _fixed_for(settings: ParallelSettings) -> dict[str, str]:
-    """Addresses that other jobs must know, with the option that makes them so."""
-    fixed = {}
-    if settings.remote_envs:
-        fixed['actor_addr'] = 'remote_envs'
-    if settings.remote_replay:
-        fixed['replay_addr'] = 'remote_replay'
-        fixed['logger_addr'] = 'remote_replay'
-    return fixed
+def require_fixed(name: str, settings: ParallelSettings) -> None:
+    """Refuses a port of our choice where somebody else has to know it."""
+    given = getattr(settings, name)
+    if AUTO in given:
+        raise ConfigError(
+            f'run.{name}={given} has no fixed port, so jobs that are started apart '
+            '(run.remote_envs, run.remote_replay) could not find it. Give host:port.'
+        )
+
+
+def _fixed_for(settings: ParallelSettings) -> set[str]:
+    """Addresses that other jobs must know."""
+    fixed = {'actor_addr'} if settings.remote_envs else set()
+    return fixed | ({'replay_addr', 'logger_addr'} if settings.remote_replay else set())
 
 
 def _check_network(name: str, given: str, settings: ParallelSettings) -> None:

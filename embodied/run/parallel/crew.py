@@ -117,6 +117,10 @@ class Crew:
     def notify(self, notice: Notice) -> None:
         self._events.put(notice)
 
+    def end(self, reason: str) -> None:
+        """As if a signal of that name had come; from any thread."""
+        self._events.put(reason)
+
     def wait(self) -> None:
         """Blocks until all roles have ended; raises a failure that ends the run."""
         while any(member.unfinished for member in self._members):

@@ -1,5 +1,6 @@
 """Engines: on which machines the roles of a run are started."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,9 +22,15 @@ class Engine(Protocol):
     def open(self, settings: ParallelSettings) -> AbstractContextManager:
         """Context in which roles can be started."""
 
-    def adapt(self, settings: ParallelSettings) -> dict[str, Any]:
-        """Options that the roles get in place of the given ones; anew for each attempt
-        to start them."""
+    def join(
+        self, settings: ParallelSettings, end: Callable[[str], None]
+    ) -> AbstractContextManager:
+        """Context in which environments can be started for a run that goes on; `end` is
+        called, with the reason, if it does not."""
+
+    def adapt(self, settings: ParallelSettings, envs: int) -> dict[str, Any]:
+        """Options that the roles get in place of the given ones, for so many
+        environments; anew for each attempt to start them."""
 
     def hire(
         self,
@@ -48,5 +55,11 @@ class Here:
     def open(self, settings: ParallelSettings) -> AbstractContextManager:
         return nullcontext()
 
-    def adapt(self, settings: ParallelSettings) -> dict[str, Any]:
+    def join(
+        self, settings: ParallelSettings, end: Callable[[str], None]
+    ) -> AbstractContextManager:
+        addresses.require_fixed('actor_addr', settings)
+        return nullcontext()
+
+    def adapt(self, settings: ParallelSettings, envs: int) -> dict[str, Any]:
         return addresses.resolve(settings)

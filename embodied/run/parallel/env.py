@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import elements
 import numpy as np
 
 from ...core.base import Env
@@ -16,6 +17,7 @@ from ...core.signals import StopSignals
 from ...envs.rows import check_infos, stack
 from ...transport import ClientInterface, Future, TransportError
 from .crew import Crew
+from .engine import Engine, Here
 from .factories import pack, unpack
 from .group import Group, Row, make_group
 from .links import await_server, crosses_network, make_client
@@ -59,10 +61,12 @@ def parallel_envs(
     make_env_train: Callable[[int], Env] | bytes,
     make_env_eval: Callable[[int], Env] | bytes,
     args: Mapping[str, Any],
+    engine: Engine | None = None,
 ) -> None:
     """Runs the workers of this machine, in processes, until they are told to stop.
 
     With args.replica, only the environments from that number on: others run elsewhere.
+    With an engine, they run where it finds room.
     """
     settings, first = ParallelSettings.read(args), int(args.get('replica', 0))
     if first >= settings.envs:
@@ -71,7 +75,11 @@ def parallel_envs(
             f'numbers end at {settings.envs - 1}. Raise run.envs on this machine, so '
             f'that more of them join the run.'
         )
-    with Crew(settings) as crew:
+    engine = engine or Here()
+    crew = Crew(settings, hire=engine.hire)
+    with engine.join(settings, crew.end), crew:
+        changes = engine.adapt(settings, settings.envs - first)
+        args = elements.Config({**args, **changes})
         start_workers(crew, make_env_train, make_env_eval, args, first)
         crew.wait()
 

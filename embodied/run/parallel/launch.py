@@ -83,7 +83,7 @@ def _run(
     engine: Engine,
 ) -> None:
     for attempt in range(TRIES):
-        args = elements.Config({**args, **engine.adapt(settings)})
+        args = elements.Config({**args, **engine.adapt(settings, settings.envs)})
         try:
             with Crew(settings, records, engine.hire) as crew:
                 _start_roles(crew, parts, settings, args)
