@@ -7,7 +7,6 @@ lives anywhere: each receiver sends a release when its last view is collected.
 """
 
 import collections
-import contextlib
 import fcntl
 import mmap
 import os
@@ -59,12 +58,14 @@ class Slab:
         self.holders: collections.Counter[Hashable] = collections.Counter()
 
     def close(self) -> None:
-        """Gives the descriptors back; the memory goes with the last array on it."""
+        """Gives the descriptor back; the memory goes with the last array on it.
+
+        Closing the mapping would pull it from under them: arrays refer to it, but do
+        not hold its buffer, so nothing would object.
+        """
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
-        with contextlib.suppress(BufferError):  # Arrays of ours still lie on it.
-            self.memory.close()
 
     def __del__(self) -> None:
         self.close()

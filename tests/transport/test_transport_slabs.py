@@ -3,6 +3,8 @@
 import contextlib
 import gc
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -212,3 +214,20 @@ def await_departure(server, addr):
         probe.connect(DEADLINE)
         while server.stats()['clients'] > 1:
             probe.make(1).result(DEADLINE)
+
+
+STILL_WRITING = """
+from embodied.transport.slabs import SlabPool
+
+pool = SlabPool(limit=2**26)
+array = pool.empty((2**20,), 'uint8')
+pool.close()  # as when a role ends while a thread of it packs a message
+array[:] = 7
+print(int(array.sum()))
+"""
+
+
+def test_arrays_outlive_the_pool_that_they_came_from():
+    command = [sys.executable, '-c', STILL_WRITING]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, f'{7 * 2**20}\n')
