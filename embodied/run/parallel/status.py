@@ -129,7 +129,8 @@ def _lines(status: Status) -> list[str]:
         state = role['state'] if not gone or role['state'] in OVER else 'gone'
         doing = f' ({role["activity"]})' if role['activity'] and not gone else ''
         facts = [f'{state}{doing}', f'{role["restarts"]} restarts']
-        facts += [f'process {role["pid"]}'] if role['pid'] and not gone else []
+        where = f' on {role["node"]}' if role.get('node') else ''
+        facts += [f'process {role["pid"]}{where}'] if role['pid'] and not gone else []
         facts += [f'last error: {role["error"]}'] if role['error'] else []
         lines.append(f'  {name:10} {", ".join(facts)}')
     if record['error']:
