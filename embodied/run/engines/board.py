@@ -22,10 +22,11 @@ class Board:
                 self._places = places
                 self._change.notify_all()
 
-    def await_newer(self, number: int) -> Places:
-        """Blocks until there are places with a higher number."""
+    def await_newer(self, number: int, seconds: float) -> Places:
+        """Blocks until there are places with a higher number, but not for longer than
+        that: whoever asks has to know whether it is still there."""
         with self._change:
-            self._change.wait_for(lambda: self._places.number > number)
+            self._change.wait_for(lambda: self._places.number > number, seconds)
             return self._places
 
 

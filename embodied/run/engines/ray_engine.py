@@ -20,6 +20,7 @@ from ..parallel.addresses import AUTO
 from ..parallel.children import Order
 from ..parallel.directory import Places
 from ..parallel.settings import ParallelSettings
+from ..parallel.status import HEARTBEAT
 from .book import Book
 from .ray_cluster import Cluster
 from .ray_options import DATA_ROLES, SHARED, RayOptions
@@ -90,23 +91,33 @@ class RayEngine:
         self.check(settings)
         self._keys = keys.load(settings.logdir / 'keys')
         self._cluster = Cluster(self._options, settings.logdir)
+        left = threading.Event()
         try:
             board = self._cluster.find_board(settings.logdir)
-            follow = threading.Thread(
-                target=self._follow, args=(board, end), daemon=True
-            )
+            args = board, left, end
+            follow = threading.Thread(target=self._follow, args=args, daemon=True)
             follow.start()
-            yield
+            try:
+                yield
+            finally:
+                # Whoever waits for an answer when Ray is gone takes us with it.
+                left.set()
+                follow.join()
         finally:
             self._cluster.close()
 
-    def _follow(self, board: Any, end: Callable[[str], None]) -> None:
-        """Lets our workers know of servers that move, until the run has ended."""
+    def _follow(
+        self, board: Any, left: threading.Event, end: Callable[[str], None]
+    ) -> None:
+        """Tells our workers of servers that move, until we leave or the run ends."""
         places = Places()
         try:
-            while True:
-                places = self._cluster.get(board.await_newer.remote(places.number))
-                self._book.replace(places)
+            while not left.is_set():
+                ask = board.await_newer.remote(places.number, HEARTBEAT)
+                found = self._cluster.get(ask)
+                if found.number > places.number:
+                    places = found
+                    self._book.replace(places)
         except self._cluster.errors:
             end('the run has ended')
 

@@ -5,7 +5,13 @@ import importlib.util
 
 import pytest
 
-from embodied.core.errors import CheckpointError, ConfigError, EnvError, RoleError
+from embodied.core.errors import (
+    CheckpointError,
+    ConfigError,
+    EnvError,
+    FolderInUseError,
+    RoleError,
+)
 from embodied.envs.handles import InlineHandle
 from embodied.run.parallel.failure import Failure, Report
 from embodied.run.parallel.restarts import Restarts
@@ -52,6 +58,7 @@ def make_failure(tmp_path):
         (OSError(errno.EMFILE, 'x'), False, False),
         (AddressInUse('x'), False, True),
         (ConnectionRefusedError('x'), False, True),
+        (FolderInUseError('x'), False, True),
         (RuntimeError('RESOURCE_EXHAUSTED: Out of memory allocating'), False, True),
         (RemoteError('ValueError: x'), False, False),
     ],
