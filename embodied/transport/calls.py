@@ -18,7 +18,7 @@ class Call(Future):
     holder: object = None  # connection that the parcel was packed for
 
     def __init__(self, client: Waiter, method: bytes, args: tuple, rows: int) -> None:
-        super().__init__(client)
+        self._waiter = client
         self.method = method
         self.args = args
         self.rows = rows

@@ -205,14 +205,11 @@ class Exchange:
             return
         try:
             assert method is not None
-            done = self._methods.submit(method, job)
+            self._methods.submit(method, job)
         except MessageError as e:
             job.fail(e)
             self._end([job], once=False)
             self._answer(peer, number, failure(e))
-            return
-        if done is not None:
-            self.deliver(done)
 
     def _stored(self, session: Session, parcel: Parcel) -> Outcome | None:
         session.prune(parcel.mark)
@@ -245,7 +242,7 @@ class Exchange:
 
     def deliver(self, task: Task) -> None:
         """Sends the replies of a finished task, at once or in the loop."""
-        if len(task.jobs) > 1:
+        if len(task.jobs) > 1 and not self._loop.inside:
             # Every system call gives up the interpreter. Two threads that both make
             # many hand it to and fro each time, which costs more than the calls.
             self._loop.call(functools.partial(self._deliver, task))

@@ -103,7 +103,8 @@ class Server(abc.ABC):
         """Serves calls of many clients by one `workfn` over [rows, ...] arrays.
 
         A batch is dispatched when `batch` rows wait, when every client that uses the
-        method waits, or `max_wait` seconds after its first row.
+        method waits, or `max_wait` seconds after its first row. With `workers=0` it
+        runs in the I/O thread, for handlers that return at once.
         """
 
     @abc.abstractmethod

@@ -110,12 +110,13 @@ class Methods:
                 f"Cannot bind '{name}': names are bound once, before start(), and do "
                 f'not begin with an underscore.'
             )
-        if workers < 0 or (workers == 0 and (postfn or batcher)):
+        if workers < 0 or (workers == 0 and postfn):
             raise ConfigError(
-                f"'{name}' needs at least one worker (given: {workers}). Only plain "
-                f'methods without postfn can run in the I/O thread.'
+                f"'{name}' needs at least one worker (given: {workers}). Only methods "
+                f'without postfn can run in the I/O thread.'
             )
-        method = Method(name, workfn, postfn, workers, once, batcher, workers)
+        idle = max(1, workers)
+        method = Method(name, workfn, postfn, workers, once, batcher, idle)
         self._methods[name.encode()] = method
         if batcher is not None:
             self._batched.append(method)
@@ -144,22 +145,16 @@ class Methods:
     def get(self, name: bytes) -> Method | None:
         return self._methods.get(name)
 
-    def submit(self, method: Method, job: Job) -> Task | None:
-        """Queues a job; a MessageError means that it can never run.
-
-        Returns the finished task of a method without workers.
-        """
-        if method.batcher is not None:
+    def submit(self, method: Method, job: Job) -> None:
+        """Queues a job; a MessageError means that it can never run."""
+        if method.batcher is None:
+            self._begin(method, [job])
+        else:
             with self._lock:
                 method.batcher.add(job)
                 self._dispatch(method)
-        elif method.workers:
-            self._begin(method, [job])
-        else:
-            task = Task(method, [job], order=0)
-            task.run()
-            return task
-        return None
+        if not method.workers:
+            self._run_here(method)
 
     def finished(self, task: Task) -> None:
         """To be called after the replies of a posted task were handed over."""
@@ -182,7 +177,7 @@ class Methods:
             for method in self._batched:
                 assert method.batcher is not None
                 method.batcher.forget(client)
-                self._dispatch(method)
+        self.run_due()
 
     def deadline(self) -> float | None:
         """When `run_due` has something to do, as time.monotonic().
@@ -191,6 +186,8 @@ class Methods:
         that finishes, so nobody needs to wake up for it.
         """
         first: float | None = None
+        if not self._batched:
+            return None
         with self._lock:
             for method in self._batched:
                 assert method.batcher is not None
@@ -204,6 +201,9 @@ class Methods:
         with self._lock:
             for method in self._batched:
                 self._dispatch(method)
+        for method in self._batched:
+            if not method.workers:
+                self._run_here(method)
 
     def queued(self) -> int:
         """Requests that wait for a worker."""
@@ -235,12 +235,20 @@ class Methods:
                 method.slots.acquire()
             if self._closing:
                 return
-            task.run()
-            try:
-                self._post(task)
-            except Exception as e:  # noqa: BLE001 - given to whoever waits
-                log.error('Replies of %s failed.', method.name, exc_info=e)
-                self.on_failure(e)
+            self._run(task)
+
+    def _run_here(self, method: Method) -> None:
+        """Runs all tasks of a method without workers, in the I/O thread."""
+        while method.tasks.qsize():
+            self._run(method.tasks.get())
+
+    def _run(self, task: Task) -> None:
+        task.run()
+        try:
+            self._post(task)
+        except Exception as e:  # noqa: BLE001 - given to whoever waits
+            log.error('Replies of %s failed.', task.method.name, exc_info=e)
+            self.on_failure(e)
 
     def _run_posts(self, method: Method) -> None:
         assert method.postfn is not None

@@ -233,15 +233,13 @@ class PortalServer(Server):
                 raise MessageError(f'{self._name} has no method {name!r}.')
             if self._queued_bytes + job.nbytes > self._settings.max_queued:
                 raise MessageError(f'{self._name} is overloaded, try again later.')
-            done = self._methods.submit(method, job)
+            self._methods.submit(method, job)
         except MessageError as e:
             job.outcome = failure(e)
             job.seal()
             self._send(job)
             return
         self._queued_bytes += job.nbytes
-        if done is not None:
-            self._socket.recvq.put(done)
 
     def _send(self, job: PortalJob) -> None:
         assert job.outcome is not None

@@ -61,10 +61,10 @@ class Schema(NamedTuple):
 
 def parse_schema(schema: bytes) -> Schema:
     """Checks and parses the schema of a message."""
-    if len(schema) > MAX_SCHEMA:
-        raise MessageError(f'Schema of {len(schema)} bytes, allowed are {MAX_SCHEMA}.')
     if len(schema) <= MAX_CACHED_SCHEMA:
         return _parse_cached(schema)
+    if len(schema) > MAX_SCHEMA:
+        raise MessageError(f'Schema of {len(schema)} bytes, allowed are {MAX_SCHEMA}.')
     return _parse(schema)
 
 

@@ -135,15 +135,15 @@ def unpack(frames: list) -> Parcel:
     if not 0 < kind <= LAST_KIND or count > MAX_PLACES or ends > len(head):
         raise MessageError('Broken header.')
     places: tuple[Place, ...] = ()
-    if count:
+    buffers: tuple = ()
+    if count or len(frames) > 1:
         starts = range(offset, start, PLACE.size)
         places = tuple([Place(*PLACE.unpack_from(head, at)) for at in starts])
-    inline = count and sum([place.slab == INLINE for place in places])
-    if len(frames) != 1 + inline:
-        raise MessageError('The number of frames differs from the header.')
+        buffers = tuple(frames[1:])
+        if len(buffers) != sum([place.slab == INLINE for place in places]):
+            raise MessageError('The number of frames differs from the header.')
     method, schema = head[HEADER.size : offset], head[start:ends]
     data = memoryview(head)[ends + -ends % ALIGN :]
-    buffers = tuple(frames[1:]) if inline else ()
     return Parcel(
         kind, number, method, rows, places, schema, data, buffers, flags, mark
     )
