@@ -114,24 +114,27 @@ class Index:
         """Whether rows start an item."""
         return self._before(starts, 'stop')
 
-    def extend(self, ordinals: Array, indices: Array) -> tuple[Array, Array]:
-        """Notes one new row per stream.
+    def extend(
+        self, rows: Array | slice, ordinals: Array, indices: Array | int
+    ) -> tuple[Array, Array]:
+        """Notes one new row per stream, in chunks that are `rows` of the table.
 
         Returns the positions of the rows and of the starts that they complete, or NONE.
         """
-        rows, table = ordinals - self.base, self._table
+        table = self._table
         positions = (ordinals << SHIFT) | indices
         table['fill'][rows] = indices + 1
         self._sums = None
         stops = indices + (2 - self.length)
-        if stops.min() > 0:  # the usual case: all of them start in the same chunk
+        least, most = _range(stops)
+        if least > 0:  # the usual case: all of them start in the same chunk
             table['stop'][rows] = stops
             starts = positions + (1 - self.length)
-            gone = stops <= table['first'][rows]
+            gone = table['first'][rows] >= stops
             if gone.any():
                 starts[gone] = NONE
             return positions, starts
-        if stops.max() <= 0:  # or all in the chunk before, if there is one
+        if most <= 0:  # or all in the chunk before, if there is one
             before = table['prev'][rows]
             if (before != NONE).all():
                 rows = before - self.base
@@ -233,3 +236,9 @@ class Index:
         self.base += dead
         self.count -= dead
         self._dead = 0
+
+
+def _range(values: Array | int) -> tuple[int, int]:
+    if isinstance(values, int):
+        return values, values
+    return int(values.min()), int(values.max())

@@ -101,11 +101,11 @@ class Store:
             front = self._find_front(workers)
         evicted: list[Evicted] = []
         if not front.room:
-            evicted = self._make_chunks(front.slots)
+            evicted = self._make_chunks(self.streams.slots(workers))
             front = self._find_front(workers)
         orders = np.arange(self.next_order, self.next_order + len(workers))
         indices = front.write(steps, serials, orders)
-        positions, starts = self.index.extend(front.ordinals, indices)
+        positions, starts = self.index.extend(front.rows, front.ordinals, indices)
         counts = self._note(front, serials)
         return Appended(positions, starts, counts, evicted + self.trim())
 
@@ -308,13 +308,14 @@ class Store:
         size = self.allocator.chunksize
         if (ordinals == NONE).any():
             full = np.full(len(slots), size)
-            return Front(workers, slots, ordinals, full, size, [])
+            return Front(workers, slots, ordinals, slots, full, size, [])
         fills = self.index.fills(ordinals)
         parts = [
             FrontPart(segment, as_slice(which), at)
             for segment, which, at, _ in self.groups(join(ordinals, fills))
         ]
-        self._front = Front(workers, slots, ordinals, fills, size, parts)
+        rows = as_slice(ordinals - self.index.base)
+        self._front = Front(workers, slots, ordinals, rows, fills, size, parts)
         return self._front
 
     def _note(self, front: Front, serials: Array) -> Array:
