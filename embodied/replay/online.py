@@ -56,5 +56,5 @@ class OnlineQueue:
 
     def _drop_evicted(self) -> None:
         # Keeps the queue bounded when nobody trains.
-        while not self._index.valid(np.array([self._starts[0]]))[0]:
+        while self._starts and not self._index.valid(np.array([self._starts[0]]))[0]:
             self._starts.popleft()

@@ -159,6 +159,16 @@ def test_online_sequences_that_are_evicted_are_skipped():
     assert replay.stats()['online_queue'] == 0
 
 
+def test_online_sequences_may_be_evicted_by_the_insert_that_completes_them():
+    replay = Replay(2, capacity=2, chunksize=8, online=True)
+    for number in range(2):
+        rows = [step(number), step(1000 + number)]
+        batch = {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+        replay.add_batch(batch, [0, 1])
+    assert replay.stats()['steps'] == 2
+    assert replay.stats()['online_queue'] == 0
+
+
 def test_updates_reach_the_steps_they_name():
     replay = filled(40, (0, 1))
     batch = replay.sample(16)
