@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 
 import fault_parts
+import psutil
 import pytest
 import ray_nodes
 from faults import FaultyRun, check_folder, check_ratio
 
 SCRIPT = Path(__file__).with_name('ray_parts.py')
 RATIO = 64.0
+SECONDS = 60.0  # only against a test that hangs
 STARTED = ('agent', 'replay', 'logger', 'env0', 'env2')
 
 
@@ -80,6 +82,20 @@ def test_nodes_with_environments_and_with_replay_are_lost_and_one_joins(tmp_path
         assert run.wait() == 0, run.log
     check_folder(tmp_path)
     check_ratio(tmp_path, RATIO)
+
+
+@pytest.mark.long
+def test_no_role_outlives_a_killed_launcher_and_the_same_command_goes_on(tmp_path):
+    with ray_nodes.cluster({}):
+        with start(tmp_path) as run:
+            await_all(run)
+            roles = [psutil.Process(run.pid(role)) for role in STARTED]
+            run.launcher.kill()
+            _, alive = psutil.wait_procs(roles, SECONDS)
+            assert alive == []
+        with start(tmp_path, '--steps', str(run.stored + 500)) as run:
+            assert run.wait() == 0, run.log
+    check_folder(tmp_path)
 
 
 @pytest.mark.long

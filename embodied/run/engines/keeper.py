@@ -4,11 +4,12 @@ It is the class of a Ray actor: the launcher calls its methods, each in a thread
 own. The role is the same child process as on one machine and ends with the keeper.
 """
 
+import contextlib
 import os
 import queue
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from ..parallel.vitals import Beat
 __all__ = ['Keeper', 'News', 'Post']
 
 OUTPUT_BYTES = 1 << 16  # of what a role prints, at once
+LAST_WORDS = 5.0  # seconds for what a dead role has printed to arrive
 
 
 class Post(NamedTuple):
@@ -40,6 +42,15 @@ class News(NamedTuple):
     cpu_seconds: float
 
 
+@contextlib.contextmanager
+def _setting(event: threading.Event) -> Iterator[None]:
+    """Context after which the event is set, whatever happens in it."""
+    try:
+        yield
+    finally:
+        event.set()
+
+
 class Keeper:
     """Owns the process of a role, from `start` to `collect`."""
 
@@ -48,7 +59,9 @@ class Keeper:
         self._lock = threading.Lock()
         self._places = Places()
         self._child: Child | None = None
+        self._started = threading.Event()
         self._guard: Guard | None = None
+        self._relaying: threading.Thread | None = None
 
     def locate(self, port: int = 0) -> Post:
         """Tells that there is room for the role; `port`, if it has to be that one."""
@@ -89,15 +102,14 @@ class Keeper:
         )
         self._guard = Guard(mark)
         self._guard.__enter__()
-        with self._lock:
+        with self._lock, _setting(self._started):
             places = max(places, self._places, key=lambda places: places.number)
             order = order._replace(surroundings=surroundings, places=places)
             hear = lambda notice: self._news.put(notice.what)
-            output = self._relay() if shown else None
-            shown_to = False if output is None else output
+            shown_to = self._relay() if shown else False
             self._child = Child(name, order, log, mark, hear, shown_to)
-            if output is not None:
-                os.close(output)
+            if shown_to:
+                os.close(shown_to)
         return self._child.pid
 
     def tell(self, places: Places) -> None:
@@ -134,11 +146,15 @@ class Keeper:
         failure = self._role.collect()
         assert self._guard
         self._guard.__exit__(None, None, None)
+        if self._relaying:
+            self._relaying.join(LAST_WORDS)
         return failure
 
     @property
     def _role(self) -> Child:
-        assert self._child, 'start comes first'
+        """The process, which may be about to be started by another thread."""
+        self._started.wait()
+        assert self._child, 'start has failed'
         return self._child
 
     def _relay(self) -> int:
@@ -150,5 +166,6 @@ class Keeper:
                 while output := file.read(OUTPUT_BYTES):
                     self._news.put(output)
 
-        threading.Thread(target=relay, daemon=True).start()
+        self._relaying = threading.Thread(target=relay, daemon=True)
+        self._relaying.start()
         return writer

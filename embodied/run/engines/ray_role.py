@@ -12,7 +12,8 @@ from ..parallel.failure import Failure, Report
 from ..parallel.status import HEARTBEAT
 from .book import Book
 from .extras import require
-from .ray_cluster import Cluster, Node
+from .keeper import News
+from .ray_cluster import Cluster
 
 __all__ = ['SERVERS', 'RayRole']
 
@@ -55,7 +56,6 @@ class RayRole:
         self._witnesses = witnesses or {}
         self._cpu_seconds = 0.0
         self._keeper: Any = None
-        self._place: Node | None = None
         self._started = False
         self._cancelled = False
         self._failure: Failure | None = None
@@ -131,8 +131,10 @@ class RayRole:
                 self._started = True
             self.pid = self._ray.get(start)
             self._notify(Notice(self, PLACED))
-            self._listen()
+            while not self._hear(self._ray.get(self._keeper.listen.remote(HEARTBEAT))):
+                pass
             self._failure = self._ray.get(self._keeper.collect.remote())
+            self._hear(self._ray.get(self._keeper.listen.remote(0.0)))
         finally:
             self._book.leave(self._tell)
 
@@ -144,27 +146,24 @@ class RayRole:
             wants = self._cluster.describe(self.name)
             print(f'Waiting for a node for {self.name}: {wants}.', flush=True)
         post = self._ray.get(found)
-        self._place = self._cluster.node(post.node)
-        self.node = self._place.name
+        place = self._cluster.node(post.node)
+        self.node = place.name
         if self._witnesses:
             self._ray.get(self._keeper.check_folders.remote(self._witnesses))
-        self._cluster.hold(self.name, self._place)
+        self._cluster.hold(self.name, place)
         if self.name in SERVERS:
             self._book.publish(SERVERS[self.name], post.address)
 
-    def _listen(self) -> None:
-        """Passes on what happens until the process has ended."""
-        while True:
-            news = self._ray.get(self._keeper.listen.remote(HEARTBEAT))
-            self._cpu_seconds = news.cpu_seconds
-            for what in news.notices:
-                if isinstance(what, bytes):
-                    sys.stdout.write(what.decode(errors='replace'))
-                    sys.stdout.flush()
-                elif what == ENDED:
-                    return
-                else:
-                    self._notify(Notice(self, what))
+    def _hear(self, news: News) -> bool:
+        """Passes on what has happened; whether the process has ended."""
+        self._cpu_seconds = news.cpu_seconds
+        for what in news.notices:
+            if isinstance(what, bytes):
+                sys.stdout.write(what.decode(errors='replace'))
+                sys.stdout.flush()
+            elif what != ENDED:
+                self._notify(Notice(self, what))
+        return ENDED in news.notices
 
     def _tell(self, places: Places) -> None:
         self._keeper.tell.remote(places)

@@ -227,6 +227,7 @@ class Crew:
                 # Nobody can interrupt a compiler, and there is nothing to save.
                 member.dismiss()
         elif notice.what == PLACED:
+            member.forgive()  # that it had to wait
             self._note(member, PLACED, pid=member.role.pid, node=member.role.node)
         elif notice.what == STOPPED:
             member.stop(PATIENCE)

@@ -22,7 +22,8 @@ class Role(Protocol):
     name: str
 
     @property
-    def pid(self) -> int: ...
+    def pid(self) -> int:
+        """0 as long as it waits for a machine."""
 
     @property
     def node(self) -> str:
@@ -148,7 +149,8 @@ class Member:
 
     def end_if_hung(self) -> None:
         """The first time, it is given the time to tell where it hangs."""
-        if not (self.alive and self._watch.hung(self.role.cpu_seconds)):
+        exists = self.alive and self.role.pid  # It may still wait for a machine.
+        if not (exists and self._watch.hung(self.role.cpu_seconds)):
             self._asked_where = False
         elif not self._asked_where:
             self._asked_where = True

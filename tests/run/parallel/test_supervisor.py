@@ -15,7 +15,9 @@ from crew_roles import Settings
 from embodied.core.errors import ConfigError, RoleError
 from embodied.logging import read_records
 from embodied.run.parallel import crew as crew_module
+from embodied.run.parallel import watch
 from embodied.run.parallel.crew import Crew
+from embodied.run.parallel.member import Member
 from embodied.run.parallel.records import RunRecords
 from embodied.run.parallel.status import Status
 
@@ -265,3 +267,27 @@ def test_no_program_outlives_a_killed_launcher(door, tmp_path):
         assert poll.poll(1000 * SECONDS)
         os.close(fd)
     assert Status.read(tmp_path).state == 'dead'
+
+
+class Waiting:
+    """A role that no machine has room for yet."""
+
+    name, pid, node, asked = 'agent', 0, '', False
+
+    def cpu_seconds(self):
+        return 0.0
+
+    def kill(self, cause=''):
+        raise AssertionError(cause)
+
+    show_stacks = kill
+
+
+def test_waiting_for_a_machine_is_no_hang(monkeypatch):
+    member = Member('agent', lambda life: Waiting(), max_restarts=1, hang_timeout=0.01)
+    member.start()
+    monkeypatch.setattr(watch, 'SILENCE', 0.0)
+    threading.Event().wait(0.05)
+    for _ in range(3):
+        member.end_if_hung()
+    assert member.alive
