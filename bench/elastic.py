@@ -43,7 +43,7 @@ ENVS, ROUNDS = 1000, 2
 RAMP, SECONDS, PACE = 30.0, 30.0, 2.0
 PLANNED = 16
 PROCESSES = 4  # that play them
-CARRY = 8192  # numbers that the policy remembers of each environment, as at size200m
+CARRY = 2048  # numbers that the policy remembers of each environment, as at size12m
 # Megabytes by which memory may be larger than at the start: the C library keeps freed
 # memory at the end of the arena of each thread. Messages of 1,000 rows have 12 MB.
 SLACK = 32

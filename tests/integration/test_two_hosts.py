@@ -21,6 +21,7 @@ FLAGS = ('--envs', '8', '--envs_per_worker', '4')
 def finish(parts):
     """Ends the run, over a network that delivers its last words."""
     assert parts.network.tell('cut', 0)['cuts'] > 0
+    parts.run.await_steps(200)  # All are connected again.
     parts.run.interrupt()
     assert parts.run.wait() == 0, parts.run.log
     assert parts.envs.wait(SECONDS) == 0
@@ -41,7 +42,7 @@ def disturb(parts, cuts):
 def test_environments_on_another_host_lose_nothing_when_connections_break(tmp_path):
     with run_apart(tmp_path, *FLAGS) as parts:
         disturb(parts, cuts=0.3)
-        parts.run.await_steps(600)
+        parts.run.await_steps(400)
         finish(parts)
 
 
