@@ -24,7 +24,7 @@ def finish(parts):
     parts.run.await_steps(200)  # All are connected again.
     parts.run.interrupt()
     assert parts.run.wait() == 0, parts.run.log
-    assert parts.envs.wait(SECONDS) == 0
+    assert [job.wait(SECONDS) for job in parts.jobs] == [0] * len(parts.jobs)
     found = check_folder(parts.run.logdir)
     check_ratio(parts.run.logdir, RATIO)
     # Connections broke, but no environment had to begin anew.
@@ -32,7 +32,7 @@ def finish(parts):
 
 
 def disturb(parts, cuts):
-    """Seconds between two cuts, on average."""
+    """cuts: seconds between two of them, on average."""
     parts.network.tell('delay', DELAY)
     parts.network.tell('rate', RATE)
     parts.run.await_steps(500)
@@ -53,4 +53,12 @@ def test_the_same_for_minutes_while_roles_are_killed_as_well(tmp_path):
         for role in ('replay', 'logger') * 5:
             parts.run.await_running(role, since=parts.run.kill(role))
             parts.run.await_steps(500)
+        finish(parts)
+
+
+@pytest.mark.long
+def test_a_replay_on_a_third_host_loses_nothing_either(tmp_path):
+    with run_apart(tmp_path, *FLAGS, replay=True) as parts:
+        disturb(parts, cuts=0.5)
+        parts.run.await_steps(1000)
         finish(parts)
