@@ -118,11 +118,8 @@ class Exchange:
 
     # Clock.
 
-    def deadline(self) -> float | None:
-        batch, session = self._methods.deadline(), self.peers.due
-        if batch is None or session is None:
-            return session if batch is None else batch
-        return min(batch, session)
+    def deadline(self) -> float:
+        return min(self._methods.deadline(), self.peers.due)
 
     def run_due(self, now: float) -> None:
         self._methods.run_due()

@@ -1,5 +1,6 @@
 """Loop: the I/O thread of a server, which blocks in one poll for everything."""
 
+import math
 import select
 import threading
 import time
@@ -17,8 +18,8 @@ IN, OUT = select.POLLIN, select.POLLOUT  # the same numbers for epoll
 class Clock(Protocol):
     """Something that has things to do at certain times."""
 
-    def deadline(self) -> float | None:
-        """When `run_due` has something to do, as time.monotonic()."""
+    def deadline(self) -> float:
+        """When `run_due` has something to do, as time.monotonic(); inf for never."""
 
     def run_due(self, now: float) -> None:
         """Does what is due."""
@@ -83,17 +84,18 @@ class Loop:
             self._epoll.close()
 
     def _turn(self) -> None:
-        more = [settle() for settle in self._settlers]
-        dues = [clock.deadline() for clock in self._clocks]
-        due = min([due for due in dues if due is not None], default=None)
-        timeout = None
-        if due is not None:
+        more, due, timeout = False, math.inf, None
+        for settle in self._settlers:
+            more |= settle()
+        for clock in self._clocks:  # after that, which may have given them work
+            due = min(due, clock.deadline())
+        if due < math.inf:
             timeout = min(max(0.0, due - time.monotonic()), LONGEST)
-        for fd, events in self._poll(0.0 if any(more) else timeout):
+        for fd, events in self._poll(0.0 if more else timeout):
             handler = self._handlers.get(fd)
             if handler is not None:  # An earlier one may have removed it.
                 handler(events)
-        if due is not None and due <= (now := time.monotonic()):
+        if due < math.inf and due <= (now := time.monotonic()):
             for clock in self._clocks:
                 clock.run_due(now)
 

@@ -6,6 +6,7 @@ tasks go to `post` in the thread that ran them; `finished` follows from any thre
 
 import dataclasses
 import logging
+import math
 import queue
 import threading
 import time
@@ -179,22 +180,22 @@ class Methods:
                 method.batcher.forget(client)
         self.run_due()
 
-    def deadline(self) -> float | None:
-        """When `run_due` has something to do, as time.monotonic().
+    def deadline(self) -> float:
+        """When `run_due` has something to do, as time.monotonic(); inf for never.
 
         A batch that is due while all workers are busy is begun by the first of them
         that finishes, so nobody needs to wake up for it.
         """
-        first: float | None = None
+        first = math.inf
         if not self._batched:
-            return None
+            return first
         with self._lock:
             for method in self._batched:
                 assert method.batcher is not None
                 due = method.batcher.deadline()
                 if due is None or (not method.idle and due <= time.monotonic()):
                     continue
-                first = due if first is None else min(first, due)
+                first = min(first, due)
         return first
 
     def run_due(self) -> None:

@@ -1,6 +1,7 @@
 """Peers: the connections of a server and the sessions that outlive them."""
 
 import collections
+import math
 
 from .errors import MessageError
 from .interface import Settings
@@ -55,7 +56,7 @@ class Peers:
         self._settings = settings
         self._peers: set[Peer] = set()
         self._sessions: dict[bytes, Session] = {}
-        self.due: float | None = None  # when the next session ends
+        self.due = math.inf  # when the next session ends
 
     def __len__(self) -> int:
         return len(self._peers)
@@ -94,7 +95,7 @@ class Peers:
 
     def run_due(self, now: float) -> None:
         """Forgets sessions that nobody came back to, when `due`."""
-        if self.due is not None and self.due <= now:
+        if self.due <= now:
             self._expire(now)
 
     def _expire(self, now: float) -> None:
@@ -102,4 +103,4 @@ class Peers:
             if session.expires is not None and session.expires <= now:
                 del self._sessions[session.key]
         ends = [s.expires for s in self._sessions.values() if s.expires is not None]
-        self.due = min(ends, default=None)
+        self.due = min(ends, default=math.inf)

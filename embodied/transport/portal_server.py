@@ -5,6 +5,7 @@ from outside: large replies, partial batches, peers that leave during the handsh
 """
 
 import logging
+import math
 import queue
 import selectors
 import socket
@@ -198,7 +199,7 @@ class PortalServer(Server):
 
     def _turn(self) -> bool:
         due = self._methods.deadline()
-        timeout = None if due is None else max(0.0, due - time.monotonic())
+        timeout = None if due == math.inf else max(0.0, due - time.monotonic())
         try:
             item = self._socket.recvq.get(timeout=timeout)
         except queue.Empty:

@@ -6,6 +6,7 @@ which stays reserved in TCP, so that two servers cannot mean the same address.
 
 import collections
 import functools
+import math
 import select
 import socket
 import time
@@ -63,7 +64,7 @@ class UnixPort(Port):
         self._scratch = memoryview(bytearray(SCRATCH))
         self._listener: socket.socket
         self._reserved: socket.socket | None = None  # the number in TCP
-        self._full_until: float | None = None  # nobody is let in before
+        self._full_until = math.inf  # when somebody is let in again, if nobody is
 
     def open(self, loop: Loop, host: Host) -> None:
         self.loop, self._host = loop, host
@@ -86,15 +87,13 @@ class UnixPort(Port):
 
     # Clock: peers that do not say who they are, and pauses of letting in.
 
-    def deadline(self) -> float | None:
-        silent = self._silent[0][0] if self._silent else None
-        if self._full_until is None or silent is None:
-            return silent if self._full_until is None else self._full_until
+    def deadline(self) -> float:
+        silent = self._silent[0][0] if self._silent else math.inf
         return min(silent, self._full_until)
 
     def run_due(self, now: float) -> None:
-        if self._full_until is not None and self._full_until <= now:
-            self._full_until = None
+        if self._full_until <= now:
+            self._full_until = math.inf
             self.loop.change(self._listener.fileno(), IN)
         while self._silent and self._silent[0][0] <= now:
             _, link = self._silent.popleft()

@@ -1,6 +1,7 @@
 """ZeroMQ port: connections of a server over TCP, encrypted where there are keys."""
 
 import functools
+import math
 import time
 
 import zmq
@@ -96,8 +97,8 @@ class ZmqPort(Port):
 
     # Clock: connections that ended.
 
-    def deadline(self) -> float | None:
-        return self._sweeps[0] if self._sweeps else None
+    def deadline(self) -> float:
+        return self._sweeps[0] if self._sweeps else math.inf
 
     def run_due(self, now: float) -> None:
         if not self._sweeps or self._sweeps[0] > now:
