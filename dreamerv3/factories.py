@@ -20,7 +20,7 @@ from embodied.replay import selectors
 from embodied.replay.allocator import GIGABYTE
 from embodied.replay.footprint import Footprint, row_bytes_of
 
-from . import sinks
+from . import replicas, sinks
 
 __all__ = [
     'make_agent',
@@ -47,7 +47,10 @@ def make_agent(config: elements.Config) -> base.Agent:
     env.close()
     if config.random_agent:
         _announce_replay(config, {**obs_space, **act_space}, {})
-        return embodied.RandomAgent(obs_space, act_space, _seed(config.seed, POLICY))
+        return embodied.RandomAgent(obs_space, act_space, _seed(config, POLICY))
+    if config.replicas > 1:
+        connect = importlib.import_module('embodied.jax').connect
+        connect(config.replica, config.replicas, config.jax.coordinator_address)
     agent = importlib.import_module('dreamerv3.agent').Agent(
         obs_space, act_space, config
     )
@@ -60,7 +63,7 @@ def make_env(config: elements.Config, index: int, mode: base.Mode = 'train') -> 
     suite, _ = envs.registry.parse(config.task)
     settings = config.env.get(suite, {})
     stream = TRAIN_ENV if mode == 'train' else EVAL_ENV
-    seed = _seed(config.seed, stream, index)
+    seed = _seed(config, stream, index)
     return envs.make(config.task, seed=seed, **settings)
 
 
@@ -81,7 +84,7 @@ def make_replay(
         chunksize=options.chunksize,
         online=options.online,
         selector=_make_selector(options, capacity),
-        seed=_seed(config.seed, TRAIN_REPLAY if is_train else EVAL_REPLAY),
+        seed=_seed(config, TRAIN_REPLAY if is_train else EVAL_REPLAY),
         context=config.replay_context,
         max_gb=options.max_gb / share,
         latents=options.latents,
@@ -179,5 +182,7 @@ def _chunks(config: elements.Config, mode: base.Mode) -> tuple[int, int]:
     return config.report_length, config.consec_report
 
 
-def _seed(*path: int) -> int:
+def _seed(config: elements.Config, *path: int) -> int:
+    replica = replicas.number(config)  # which are to see different things
+    path = (config.seed, *path, *([replica] if replica else []))
     return int(np.random.SeedSequence(path).generate_state(1)[0])

@@ -69,7 +69,8 @@ class LoadedAgent:
         self.config = origin.config
         self.step = step  # environment steps that it was trained for
         # Greedy in mode 'eval', so that both ways to act can be chosen per call.
-        config = origin.config.update({'agent.eval_greedy': True})
+        changes = {'agent.eval_greedy': True, 'jax.data': 1, 'jax.fsdp': 1}
+        config = origin.config.update(changes)
         self._agent = Agent(origin.obs_space, origin.act_space, config)
         self._agent.load({'state': state}, regex=bundle.WEIGHTS)
         self._predict = jax.jit(functools.partial(predict, self._agent.model))

@@ -19,6 +19,7 @@ from embodied.run.parallel.settings import ParallelSettings
 from . import config as config_lib
 from . import engines, factories, sinks
 from .folder import RunFolder, expand
+from .replicas import check_replicas, replica_folder
 
 __all__ = ['launch', 'loop_args', 'main', 'run']
 
@@ -114,7 +115,9 @@ def run(config: elements.Config) -> None:
     engines.check(config)
     if config.script in (AGENT, *ROLES):
         _check_role(config)
-    config = config.update(logdir=expand(config.logdir, config.task))
+    check_replicas(config)
+    logdir = expand(config.logdir, config.task)
+    config = config.update(logdir=replica_folder(logdir, config))
     if config.script in ROLES:
         launch(config)
         return

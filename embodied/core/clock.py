@@ -3,6 +3,8 @@
 import time
 from typing import Any
 
+from .agreement import Agreement
+
 __all__ = ['GlobalClock', 'LocalClock']
 
 
@@ -20,23 +22,44 @@ class LocalClock:
 
     def __call__(self, step: Any = None, skip: bool | None = None) -> bool:
         """Whether it is time. `step` is accepted for clocks that count steps."""
-        if skip or self.every == 0:
+        if skip or not self._due():
             return False
-        if self.every < 0:
-            return True
+        self._last = time.monotonic()
+        return True
+
+    def _due(self) -> bool:
+        if self.every <= 0:
+            return self.every < 0
         now = time.monotonic()
         if self._last is None:
             self._last = now
             return self.first
-        if now - self._last < self.every:
-            return False
-        self._last = now
-        return True
+        return now - self._last >= self.every
 
 
 class GlobalClock(LocalClock):
     """One answer for all replicas of a run: replica 0 decides, any `skip` vetoes.
 
-    A run in one process has one replica, whose local clock is the answer. Replicas
-    share theirs by overriding `__call__`.
+    To be called once after each update. The answer is that to the votes of two calls
+    before, which came with the updates. Without an agreement there is one replica,
+    whose local clock is the answer.
     """
+
+    def __init__(
+        self, every: float, first: bool = False, agreement: Agreement | None = None
+    ):
+        super().__init__(every, first)
+        self._agreement = agreement
+        self._question = agreement.ask() if agreement else 0
+        self._answered = False  # the vote under way was cast before we knew that
+
+    def __call__(self, step: Any = None, skip: bool | None = None) -> bool:
+        if self._agreement is None:
+            return super().__call__(step, skip)
+        answer = self._agreement.answer(self._question) and not self._answered
+        self._answered = answer and self.every > 0
+        if answer:
+            self._last = time.monotonic()
+        due = self._due() if self._agreement.leads else True
+        self._agreement.vote(self._question, due and not skip)
+        return answer

@@ -5,5 +5,15 @@ from .agent import Agent
 from .devices import Devices
 from .model import Model
 from .programs import choose_device, setup
+from .replicas import connect
 
-__all__ = ['Agent', 'Devices', 'Model', 'choose_device', 'nets', 'outputs', 'setup']
+__all__ = [
+    'Agent',
+    'Devices',
+    'Model',
+    'choose_device',
+    'connect',
+    'nets',
+    'outputs',
+    'setup',
+]

@@ -7,7 +7,7 @@ threads.
 """
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,12 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from embodied.core import base
+from embodied.core.agreement import GO_ON, Agreement
 from embodied.core.errors import NonFiniteError
 
 from .acting import RowPolicy
 from .devices import Devices, placed
 from .model import Model
 from .programs import Compiled, Compiler, Program
+from .replicas import await_all, take_from_first
 from .tree import Packer, Tree
 
 __all__ = ['Agent']
@@ -36,6 +38,7 @@ class Pending(NamedTuple):
     replay: dict[str, Any]
     losses: Any
     metrics: Any
+    answers: Any = None  # what the replicas agreed on
 
 
 class Agent(base.Agent):
@@ -57,6 +60,7 @@ class Agent(base.Agent):
         self.model = model
         self._devices = devices = devices or Devices()
         self._policy_device = policy_device or devices.first
+        self.agreement = None if devices.single else Agreement(devices.replica)
         self._key = jax.random.key(seed)
         self._eval_greedy = eval_greedy
         init = lambda: model.init(jax.random.fold_in(self._key, INIT))
@@ -80,7 +84,7 @@ class Agent(base.Agent):
         self._losses, self._metrics, self._report_metrics = Packer(), Packer(), Packer()
         self._compiler = compiler = Compiler()
         rows, whole = devices.rows, devices.whole
-        places: tuple = (self._places, whole, rows, rows, whole, whole)
+        places: tuple = (self._places, whole, rows, rows, whole, whole, whole)
         self._train_program = Program('train', compiler, self._train, (0,), places)
         places = (rows, whole, whole)
         self._report_program = Program('report', compiler, self._report, (), places)
@@ -134,7 +138,8 @@ class Agent(base.Agent):
             batch = self.model.batch_shapes(batch_size, length) if length else None
             if batch is not None:
                 args = (state, weights, placed(carry, rows), placed(batch, rows), count)
-                program.prepare(signature(batch), *args)
+                votes = self._votes() if program is self._train_program else ()
+                program.prepare(signature(batch), *args, *votes)
 
     # Acting
 
@@ -181,21 +186,29 @@ class Agent(base.Agent):
     def train(
         self, carry: base.Carry, batch: base.Batch
     ) -> tuple[base.Carry, dict, base.Metrics]:
-        carry, replay, losses, metrics = self.launch(carry, batch)
-        for array in (*replay.values(), losses, metrics):
-            array.copy_to_host_async()
+        carry, replay, *results = self.launch(carry, batch)
+        replay = {k: self._devices.mine(x) for k, x in replay.items()}
+        for array in (*replay.values(), *results):
+            if array is not None:
+                array.copy_to_host_async()
         if 'stepid' in batch:
             replay = {'stepid': batch['stepid'][:, self.model.context :], **replay}
-        pending = Pending(self._updates, replay, losses, metrics)
+        pending = Pending(self._updates, replay, *results)
         before, self._pending = self._pending, pending
         return carry, *self._fetch(before)
 
     def launch(self, carry: base.Carry, batch: base.Batch) -> tuple[Any, ...]:
         """Begins an update and waits for nothing; what it puts out is on the device."""
-        count, selected = self._next_count(TRAIN), self._rows(self._select(batch))
+        count, selected = self._next_count(TRAIN), self._inputs(batch)
         carry = self._rows(carry)
         self._state, weights, *results = self._train_program(
-            signature(selected), self._state, self._weights, carry, selected, count
+            signature(selected),
+            self._state,
+            self._weights,
+            carry,
+            selected,
+            count,
+            *self._votes(),
         )
         self._use(weights)
         self._updates += 1
@@ -214,7 +227,7 @@ class Agent(base.Agent):
     def report(
         self, carry: base.Carry, batch: base.Batch
     ) -> tuple[base.Carry, base.Metrics]:
-        count, selected = self._next_count(REPORT), self._rows(self._select(batch))
+        count, selected = self._next_count(REPORT), self._inputs(batch)
         carry, scalars, arrays = self._report_program(
             signature(selected),
             self._state,
@@ -239,9 +252,9 @@ class Agent(base.Agent):
     def load(self, data: dict[str, Any], regex: str | None = None) -> None:
         """With a regex only matching names are taken and counters stay as they are."""
         leaves = self._names.load(self._unpacked(), data['state'], regex)
-        packed = zip(self._pack_program(leaves), self._places, strict=True)
-        self._state = [self._devices.share(*x) for x in packed]
-        self._use(self._weights_program(self._state))
+        self._place(self._pack_program(leaves))
+        if self._devices.single:  # else `follow` is next
+            self._use(self._weights_program(self._state))
         if regex is None:
             self._updates = data['updates']
             self._counts = dict(data['counts'])
@@ -253,11 +266,39 @@ class Agent(base.Agent):
             return None
         # A checkpoint with a bad update in it could never be resumed from.
         self._check_finite(self._pending)
-        return jax.tree.map(lambda x: np.array(x, copy=True), self._pending._asdict())
+        pending = self._pending._replace(answers=None)
+        return jax.tree.map(lambda x: np.array(x, copy=True), pending._asdict())
+
+    # Replicas
+
+    def follow(self, counters: Sequence[int]) -> list[int]:
+        """Goes on from the state of replica 0, whose counters are returned.
+
+        All replicas call it after one or all have loaded; it waits for them.
+        """
+        state = [np.asarray(self._devices.mine(x)) for x in self._state]
+        counts = (self._updates, self._counts[TRAIN], self._counts[REPORT])
+        state, numbers = take_from_first(state, [*counts, *counters])
+        self._updates, self._counts[TRAIN], self._counts[REPORT], *counters = numbers
+        self._place(state)
+        self._use(self._weights_program(self._state))
+        if not self._devices.leads:
+            self._pending = None  # latents of another replica's steps
+        return counters
+
+    def idle_batch(self, batch_size: int, batch_length: int) -> base.Batch:
+        """To take part in an update that does not count."""
+        shapes = self.model.batch_shapes(batch_size, batch_length)
+        assert shapes is not None, 'models of replicas know the shapes of batches'
+        return {k: np.zeros(x.shape, x.dtype) for k, x in shapes.items()}
+
+    def part(self) -> None:
+        """Waits until all replicas have come to their end."""
+        await_all('end')
 
     # Programs
 
-    def _train(self, leaves, weights, carry, batch, count):
+    def _train(self, leaves, weights, carry, batch, count, votes=None):
         state = self._tree.unflatten(leaves)
         weights = self._weights_tree.unflatten(weights)
         key = self._key_for(TRAIN, count)
@@ -265,13 +306,16 @@ class Agent(base.Agent):
         losses = self._losses.pack(result.losses)
         # A step that went wrong must not reach the parameters: the host sees the
         # losses one step later.
-        finite = jnp.isfinite(losses).all()
-        keep = lambda new, old: jnp.where(finite, new, old)
+        good, answers = jnp.isfinite(losses).all(), None
+        if votes is not None:
+            answers = votes.min(0)
+            good &= answers[GO_ON] > 0
+        keep = lambda new, old: jnp.where(good, new, old)
         new = self._tree.flatten(jax.tree.map(keep, result.state, state))
         new = self._devices.place(new, self._places)
         metrics = self._metrics.pack(result.metrics)
         weights = self._weights_of(new)
-        return new, weights, result.carry, result.replay, losses, metrics
+        return new, weights, result.carry, result.replay, losses, metrics, answers
 
     def _report(self, leaves, weights, carry, batch, count):
         state = self._tree.unflatten(leaves)
@@ -285,6 +329,8 @@ class Agent(base.Agent):
     def _policy(self, leaves, carry, obs, count, greedy):
         params = self._policy_tree.unflatten(leaves)
         key = self._key_for(POLICY, count)
+        if not self._devices.leads:  # Replicas are to see different things.
+            key = jax.random.fold_in(key, self._devices.replica)
         return self.model.policy(params, carry, obs, key, greedy)
 
     def _weights_of(self, leaves):
@@ -318,11 +364,21 @@ class Agent(base.Agent):
         return obs, self._next_count(POLICY), greedy
 
     def _fetch(self, pending: 'Pending | None') -> tuple[dict, base.Metrics]:
-        if pending is None:
+        if pending is None or self._is_over(pending):
             return {}, {}
         self._check_finite(pending)
         outs = {'replay': jax.tree.map(np.asarray, pending.replay)}
         return outs, self._metrics.unpack(pending.metrics)
+
+    def _is_over(self, pending: 'Pending') -> bool:
+        """Whether a replica wanted neither that update nor the one after it."""
+        if self.agreement is None or pending.answers is None:
+            return False
+        self.agreement.learn(np.asarray(pending.answers))
+        if self.agreement.over:
+            self._updates -= 2
+            self._pending = None
+        return self.agreement.over
 
     def _check_finite(self, pending: 'Pending') -> None:
         if np.isfinite(np.asarray(pending.losses)).all():
@@ -338,9 +394,24 @@ class Agent(base.Agent):
     def _select(self, batch: base.Batch) -> base.Batch:
         return {k: batch[k] for k in self.model.batch_keys}
 
+    def _inputs(self, batch: base.Batch) -> base.Batch:
+        # JAX sorts dicts by their keys; programs are known by the order of ours.
+        return self._select(self._rows(self._select(batch)))
+
     def _rows(self, tree: Any) -> Any:
         """Where programs want them; a single device takes them from anywhere."""
         return tree if self._devices.alone else self._devices.put_rows(tree)
+
+    def _votes(self) -> tuple[jax.Array, ...]:
+        """An argument of training that only replicas have."""
+        if self.agreement is None:
+            return ()
+        rows = self._devices.data * self._devices.fsdp
+        return (self._devices.put_rows(np.tile(self.agreement.votes, (rows, 1))),)
+
+    def _place(self, state: Sequence[Any]) -> None:
+        placed = zip(state, self._places, strict=True)
+        self._state = [self._devices.share(*x) for x in placed]
 
     def _unpacked(self) -> list[jax.Array]:
         return self._unpack_program([self._devices.mine(x) for x in self._state])

@@ -30,7 +30,8 @@ class Devices:
 
     def __init__(self, data: int = 1, fsdp: int = 1):
         self.data, self.fsdp = data, fsdp
-        self.replicas = jax.process_count()
+        self.replicas, self.replica = jax.process_count(), jax.process_index()
+        self.single, self.leads = self.replicas == 1, self.replica == 0
         self.alone = self.replicas * data * fsdp == 1
         self.first: jax.Device | None = None  # of this replica
         self.rows: NamedSharding | None = None
@@ -62,7 +63,7 @@ class Devices:
             [x for x in jax.devices() if x.process_index == replica][:count]
             for replica in range(self.replicas)
         ]
-        mine = groups[jax.process_index()]
+        mine = groups[self.replica]
         self.first = mine[0]
         everywhere, here = self._mesh(sum(groups, [])), self._mesh(mine)
         specs = PartitionSpec((DATA, FSDP)), PartitionSpec(FSDP), PartitionSpec()
@@ -90,15 +91,18 @@ class Devices:
 
         What is there already stays as it is.
         """
-        if self.replicas == 1:
+        if self.single:
             return jax.device_put(tree, self.rows)
-        put = jax.make_array_from_process_local_data
-        there = lambda x: getattr(x, 'sharding', None) == self.rows
-        return jax.tree.map(lambda x: x if there(x) else put(self.rows, x), tree)
+        return jax.tree.map(self._put_rows, tree)
+
+    def _put_rows(self, x: Any) -> jax.Array:
+        if isinstance(x, jax.Array) and x.sharding == self.rows:
+            return x
+        return jax.make_array_from_process_local_data(self.rows, np.asarray(x))
 
     def mine(self, array: jax.Array) -> jax.Array:
         """The part of this replica: its rows, or the whole of anything else."""
-        if self.replicas == 1:
+        if self.single:
             return array
         shape, parts = array.shape, [x.data for x in array.addressable_shards]
         if array.sharding == self.rows:
@@ -106,10 +110,10 @@ class Devices:
         placement = self._mine[array.sharding]
         return jax.make_array_from_single_device_arrays(shape, placement, parts)
 
-    def share(self, array: jax.Array, placement: NamedSharding | None) -> jax.Array:
+    def share(self, array: Any, placement: NamedSharding | None) -> jax.Array:
         """The array, which all replicas have, at this place."""
         if placement is None:
-            return array
+            return jax.device_put(array)
         array = jax.device_put(array, self._mine[placement])
         parts = [x.data for x in array.addressable_shards]
         return jax.make_array_from_single_device_arrays(array.shape, placement, parts)

@@ -52,11 +52,11 @@ class Speed:
         self._time = time.perf_counter()
 
     def __call__(self, count: int) -> float:
-        """`count` is the number of events so far."""
+        """`count` is the number of events so far, of which some may be taken back."""
         now = time.perf_counter()
         events, seconds = count - self._count, now - self._time
         self._count, self._time = count, now
-        return events / seconds if seconds else 0.0
+        return max(0, events) / seconds if seconds else 0.0
 
 
 class Share:

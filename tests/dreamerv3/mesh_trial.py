@@ -16,7 +16,7 @@ import dreamerv3
 
 __all__ = ['begin', 'make', 'train']
 
-ROWS, UPDATES = 8, 4
+ROWS, LENGTH, UPDATES = 8, 3, 4
 SPACES = agents.spaces(('vector',), ('discrete',))
 FLAGS = ('--jax.compute_dtype=float32', '--agent.opt.lr=1e-4', '--batch_size=8')
 BINS = 41
@@ -42,12 +42,14 @@ def begin(agent):
     return {**data, 'state': state}
 
 
-def train(agent, updates, first=0, part=slice(None)):
+def train(agent, updates, first=0, rows=slice(0, ROWS)):
     """Metrics of each update but the last, and the latents of the one before it."""
-    metrics, carry = [], agent.init_train(ROWS)
+    metrics, carry = [], agent.init_train(rows.stop - rows.start)
     for seed in range(first, first + updates):
-        batch = agents.make_batch(agent.model, *SPACES, rows=ROWS, seed=seed)
-        batch = {k: v[part] for k, v in batch.items()}
+        batch = agents.make_batch(agent.model, *SPACES, ROWS, LENGTH, seed)
+        # As our replay serves it: latents of the context alone.
+        context = lambda k, v: v[:, : agent.model.context] if k[:4] == 'dyn/' else v
+        batch = {k: context(k, v[rows]) for k, v in batch.items()}
         carry, outs, mets = agent.train(carry, batch)
         metrics.append(mets)
     return {'metrics': metrics[1:], 'replay': outs['replay']}

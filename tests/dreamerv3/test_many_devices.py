@@ -9,16 +9,30 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-TRIAL = Path(__file__).parent / 'mesh_trial.py'
+from embodied.transport import free_port
+
+MESH, REPLICA = (Path(__file__).parent / f'{x}_trial.py' for x in ('mesh', 'replica'))
 DEVICES = 8
 CLOSE = {'rtol': 1e-4, 'atol': 1e-5}
 
 
+def environ(*flags):
+    # Compiling takes most of the time here, and half as long like this.
+    flags = ('--xla_backend_optimization_level=0', *flags)
+    return {**os.environ, 'XLA_FLAGS': ' '.join(flags)}
+
+
 def run_trial(out, *layouts):
-    flags = f'--xla_force_host_platform_device_count={DEVICES}'
-    command = [sys.executable, str(TRIAL), str(out), *layouts]
-    subprocess.run(command, env={**os.environ, 'XLA_FLAGS': flags}, check=True)
+    command = [sys.executable, str(MESH), str(out), *layouts]
+    devices = f'--xla_force_host_platform_device_count={DEVICES}'
+    subprocess.run(command, env=environ(devices), check=True)
     return pickle.loads(out.read_bytes())
+
+
+@pytest.fixture(scope='module')
+def trial(tmp_path_factory):
+    """A save, and what one device and two groups of four make of it."""
+    return run_trial(tmp_path_factory.mktemp('trial') / 'out', '1x1', '2x4')
 
 
 def assert_close(one, two, path=''):
@@ -33,17 +47,45 @@ def assert_close(one, two, path=''):
         np.testing.assert_allclose(one, two, **CLOSE, err_msg=path)
 
 
-@pytest.mark.parametrize(
-    'layouts',
-    [['2x4'], pytest.param(['8x1', '1x8', '1x2'], marks=pytest.mark.long)],
-    ids='-'.join,
-)
-def test_any_number_of_devices_trains_and_loads_like_one(tmp_path, layouts):
-    results = run_trial(tmp_path / 'out', '1x1', *layouts)['results']
-    one = results.pop('1x1')
+def assert_same_training(results):
+    one = dict(results['1x1'])
     assert one.pop('share') == 1
-    for layout, many in results.items():
-        fsdp = int(layout.split('x')[1])
+    for layout in results.keys() - {'1x1'}:
+        many, fsdp = dict(results[layout]), int(layout.split('x')[1])
         # All but the slow value and scalars is split.
         assert 1 / fsdp <= many.pop('share') < 1 / fsdp + 0.1
         assert_close(one, many, layout)
+
+
+def test_groups_of_devices_train_and_load_like_one(trial):
+    assert_same_training(trial['results'])
+
+
+@pytest.mark.long
+def test_any_number_of_devices_trains_and_loads_like_one(tmp_path):
+    results = run_trial(tmp_path / 'out', '1x1', '8x1', '1x8', '1x2')['results']
+    assert_same_training(results)
+
+
+def test_replicas_train_like_one_process_and_stop_together(trial, tmp_path):
+    replicas, port = 2, str(free_port())
+    start, outs = tmp_path / 'start', [tmp_path / str(i) for i in range(replicas)]
+    start.write_bytes(pickle.dumps(trial['start']))
+    command = lambda i: [str(i), str(replicas), port, str(start), str(outs[i])]
+    processes = [
+        subprocess.Popen([sys.executable, str(REPLICA), *command(i)], env=environ())
+        for i in range(replicas)
+    ]
+    assert [process.wait() for process in processes] == [0] * replicas
+    one = trial['results']['1x1']
+    for replica, out in enumerate(outs):
+        result = pickle.loads(out.read_bytes())
+        assert result['leader'] == 100
+        assert result['more'] == 2
+        assert result['updates'] == len(one['metrics']) + 1
+        assert len(result['compiled']) == 1
+        rows = slice(4 * replica, 4 * (replica + 1))
+        expected = {k: x[rows] for k, x in one['replay'].items()}
+        assert_close(one['metrics'], result['metrics'], 'metrics')
+        assert_close(expected, result['replay'], 'replay')
+        assert_close(one['state'], result['state'], 'state')

@@ -114,8 +114,8 @@ def _start_roles(
 
 def _announce_finished(settings: ParallelSettings) -> bool:
     """Says so if the run in the folder has nothing left to do."""
-    if not Checkpoint(settings.checkpoints / 'agent').exists():
-        return False
+    if settings.replicas > 1 or not Checkpoint(settings.checkpoints / 'agent').exists():
+        return False  # Replicas find out together.
     saved = load_part(settings.checkpoints / 'agent', 'learner')
     if not is_finished(saved, settings):
         return False

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...core import base
-from ...core.clock import GlobalClock
 from ...logging import EventFile
 from ..meters import Averages, Share, Speed, usage
 from ..progress import is_finished
 from ..reporter import Reporter
 from ..restore import note_rewind, restore
 from .peers import Peers
+from .replicas import Replicas
 from .saves import Saves, open_checkpoint
 from .session import DURATION, FAILURE, STEPS, Session
 from .settings import ParallelSettings
@@ -55,16 +55,17 @@ class Learner:
         self.peers = peers
         self.session = session
         self.settings = settings
+        self.replicas = Replicas(agent, session, settings)
         self.carry = agent.init_train(settings.batch_size)
         self.reporter = Reporter(agent, peers.report, settings)
         self.eval_reporter = Reporter(agent, peers.evaluation, settings)
         self.train_metrics = Averages()
         self.env_speed, self.train_speed = Speed(), Speed()
         self.waiting = Share()
-        self.should_log = GlobalClock(settings.log_every)
-        self.should_report = GlobalClock(settings.report_every)
-        self.should_report_eval = GlobalClock(settings.report_every)
-        self.should_save = GlobalClock(settings.save_every)
+        self.should_log = self.replicas.clock(settings.log_every)
+        self.should_report = self.replicas.clock(settings.report_every)
+        self.should_report_eval = self.replicas.clock(settings.report_every)
+        self.should_save = self.replicas.clock(settings.save_every)
         self.updates = 0
         self.trained = 0  # sequences
         self._earlier = 0.0  # seconds of sessions before this one
@@ -74,7 +75,8 @@ class Learner:
         self._noted = 0  # programs whose compile time was written down
         self.checkpoint = open_checkpoint(settings, 'agent')
         self.checkpoint.add('learner', self)
-        self.checkpoint.add('agent', agent, frozen=True)
+        if self.replicas.leads:
+            self.checkpoint.add('agent', agent, frozen=True)
         self.saves = Saves(
             self.checkpoint,
             settings.checkpoints,
@@ -92,7 +94,7 @@ class Learner:
             self.dismiss(STEPS if reached else DURATION)
             return
         self.begin()
-        for batch in self.batches():
+        for batch in self.replicas.in_step(self.batches()):
             self.train_on(batch)
             self.log_if_due()
             self.report_if_due()
@@ -109,11 +111,19 @@ class Learner:
 
     def restore(self) -> None:
         """Continues this run, or begins it, maybe with the agent of another one."""
-        if restore(self.checkpoint, self.agent, self.settings, self.note):
+        restored = restore(self.checkpoint, self.agent, self.settings, self.note)
+        self.follow()
+        if restored:
             self.note('restored', updates=self.updates, trained=self.trained)
             note_rewind(self.settings.logdir, 'train/updates', self.updates)
         else:
             self.saves.save_agent(self.session.steps)
+
+    def follow(self) -> None:
+        """Goes on where replica 0 does, which may have saved less."""
+        updates, finished = self.replicas.follow([self.updates, self.finished])
+        self.trained -= max(0, self.updates - updates) * self.settings.batch_size
+        self.updates, self.finished = updates, bool(finished)
 
     def begin(self) -> None:
         self.prepare()
@@ -142,12 +152,14 @@ class Learner:
         return self._earlier + time.monotonic() - self._begin
 
     def train_on(self, batch: Any) -> None:
-        with vitals().busy(self._compiling('train')):
+        with self._working('train'):
             self.carry, outs, metrics = self.agent.train(self.carry, batch)
-        self.updates += 1
+        # When all stop, neither this update nor the one before it counts.
+        counted = -1 if self.replicas.over else 1
+        self.updates += counted
         vitals().advance()
         vitals().has_saved(everything=False)
-        self.trained += self.settings.batch_size
+        self.trained += counted * self.settings.batch_size
         self.train_metrics.add(metrics)
         if outs.get('replay'):
             self.peers.updates.put(outs['replay'])
@@ -192,11 +204,11 @@ class Learner:
         }
 
     def report(self) -> None:
-        with vitals().busy(self._compiling('report')):
+        with self._working('report'):
             self.send(self.reporter.report(), 'report')
 
     def report_eval(self) -> None:
-        with vitals().busy(self._compiling('report')):
+        with self._working('report'):
             self.send(self.eval_reporter.report(), 'eval')
 
     def send(self, metrics: base.Metrics, prefix: str) -> None:
@@ -209,7 +221,7 @@ class Learner:
         if self.session.reason == FAILURE:
             self.checkpoint.wait()
             return
-        if self.session.complete and self.settings.report_every:
+        if self.session.complete and self.settings.report_every and self.replicas.alone:
             if self.peers.report.ready:
                 self.report()
             if self.peers.evaluation.ready:
@@ -220,6 +232,7 @@ class Learner:
             self.log()
             self.saves.save_agent(self.session.steps, ended=True)
             self.checkpoint.wait()
+        self.replicas.part()
         self.note('ended', reason=self.session.reason, updates=self.updates)
         self.dismiss(self.session.reason)
 
@@ -255,11 +268,14 @@ class Learner:
             details = {'seconds': round(seconds, 1), 'cached': cached}
             self.note('compiled', program=program, **details)
 
-    def _compiling(self, program: str) -> str:
-        """What the supervisor is told: the first call of a program compiles it."""
+    def _working(self, program: str) -> contextlib.AbstractContextManager[None]:
+        """What the supervisor is told: the first call of a program compiles it, and
+        one with other replicas may wait for them."""
         first = program not in self._compiled
         self._compiled.add(program)
-        return COMPILING if first else ''
+        if not (first or self.replicas.alone):
+            return contextlib.nullcontext()
+        return vitals().busy(COMPILING if first else '')
 
     def _next(self, stream: Iterator[Any]) -> Any:
         try:

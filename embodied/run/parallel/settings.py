@@ -119,6 +119,7 @@ class ParallelSettings(Settings):
     def _smallest(self) -> dict[str, float]:
         own: dict[str, float] = {
             'actor_threads': 1,
+            'replicas': 1,
             'prefetch': 1,
             'update_queue': 1,
             'max_wait': 0.0,
@@ -141,9 +142,4 @@ class ParallelSettings(Settings):
             raise ConfigError(
                 f"run.transport='{self.transport}' does not exist. Choose one of "
                 f'{", ".join(TRANSPORTS)}.'
-            )
-        if self.replicas != 1:
-            raise ConfigError(
-                f'replicas={self.replicas}: the agent of a run is one process so far. '
-                'Leave it at 1.'
             )

@@ -73,7 +73,7 @@ def test_a_missing_key_is_named(key):
         ({'actor_batch': 5}, 'run.actor_batch=5 exceeds run.envs=4: a full batch'),
         ({'actor_threads': 0}, 'actor_threads=0 must be at least 1'),
         ({'transport': 'grpc'}, "run.transport='grpc' .* zmq, portal"),
-        ({'replicas': 2}, 'replicas=2: the agent of a run is one process'),
+        ({'replicas': 0}, 'replicas=0 must be at least 1'),
         ({'agent_process': 'yes'}, "agent_process='yes' must be of type bool"),
     ],
 )
