@@ -137,11 +137,17 @@ class Agent:
         with self.changed:
             assert self.changed.wait_for(lambda: self.updates >= count, DEADLINE)
 
+    def wait_for_reports(self, count):
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.reports >= count, DEADLINE)
+
     def init_report(self, batch_size):
         return ()
 
     def report(self, carry, batch):
-        self.reports += 1
+        with self.changed:
+            self.reports += 1
+            self.changed.notify_all()
         return carry, {'error': 0.5, 'video': np.zeros((2, 4, 4, 3), np.uint8)}
 
     def stream(self, source):

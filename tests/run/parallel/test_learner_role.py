@@ -185,7 +185,12 @@ def test_reports_come_from_streams_of_their_own(tmp_path):
 
 
 def test_without_evaluation_there_is_no_report_of_it(tmp_path):
-    done = run(tmp_path, steps=60, report_every=-1.0)
+    done = Run(tmp_path, report_every=-1.0)
+    done.barrier.wait(DEADLINE)
+    acting = Worker(done.act)
+    done.agent.wait_for_reports(1)
+    done.session.stop('run.duration')
+    done.join(acting)
     assert 'report/error' in done.named() and 'eval/error' not in done.named()
 
 
