@@ -1,6 +1,7 @@
 """Ray cluster: finds nodes for roles, and remembers those that hold data."""
 
 import json
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,11 +14,11 @@ from .ray_options import DATA_ROLES, PINNED, RayOptions
 
 __all__ = ['Cluster', 'Node']
 
-LOCAL = 'local'  # in place of an address: a cluster that begins and ends with the run
 PINS = 'nodes.json'  # in the logdir: nodes that hold data, by role
 GIGABYTE = 1 << 30
 TRACE = 0.001  # of a resource that a node must have, but that is not used up
 THREADS = 8  # calls at the same time to one keeper
+REACH_SECONDS = 10.0  # for a cluster to answer
 BOARD_THREADS = 64  # launchers that can join a run
 
 
@@ -42,19 +43,19 @@ class Cluster:
         self._ray = require('ray', 'ray')
         self._pins = Pins(logdir) if options.storage == PINNED else None
         self._last: dict[str, Node] = {}  # where each role was placed
-        address = None if options.address == LOCAL else options.address
         try:
+            _reach(options.address)
             self._ray.init(
-                address,
+                options.address,
                 namespace=NAMESPACE,
                 log_to_driver=False,
                 logging_level='ERROR',
             )
-        except ConnectionError as error:
+        except OSError as error:  # among them ConnectionError
             raise ConfigError(
-                f'There is no Ray cluster at ray.address={address} ({error}). Start '
-                'one with `ray start --head`, and `ray start --address HOST:6379` on '
-                'further machines, or say --ray.address local.'
+                f'There is no Ray cluster at ray.address={options.address} ({error}). '
+                'Start one with `ray start --head`, add machines to it with `ray start '
+                '--address HOST:6379`, or say --ray.address local.'
             ) from error
 
     def close(self) -> None:
@@ -79,10 +80,16 @@ class Cluster:
         return max(1, int(free / share)) if share else 1
 
     def make_board(self, logdir: Path) -> Any:
-        """A board that others find by the folder of the run."""
-        options = {'name': board_name(str(logdir)), 'num_cpus': 0}
-        board = self._ray.remote(Board)
-        return board.options(max_concurrency=BOARD_THREADS, **options).remote()
+        """A board that others find by the folder of the run, which we have locked."""
+        name = board_name(str(logdir))
+        board = self._ray.remote(Board).options(
+            name=name, num_cpus=0, max_concurrency=BOARD_THREADS
+        )
+        try:
+            return board.remote()
+        except ValueError:  # That of a launcher that was killed a moment ago.
+            self._ray.kill(self._ray.get_actor(name))
+            return board.remote()
 
     def find_board(self, logdir: Path) -> Any:
         try:
@@ -168,6 +175,13 @@ class Cluster:
             if node.name == name:
                 return node
         raise lost_data(role, name)
+
+
+def _reach(address: str) -> None:
+    """Raises OSError if nobody listens there, for which Ray would wait many minutes."""
+    host, _, port = address.rpartition(':')
+    if host and port.isdecimal():
+        socket.create_connection((host.strip('[]'), int(port)), REACH_SECONDS).close()
 
 
 class Pins:

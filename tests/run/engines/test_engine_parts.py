@@ -8,11 +8,13 @@ import pytest
 
 from dreamerv3 import config as config_lib
 from dreamerv3 import engines
+from embodied import transport
 from embodied.core.errors import ConfigError, MissingExtraError
 from embodied.run.engines.book import Book
 from embodied.run.engines.extras import require
 from embodied.run.engines.keeper import Keeper
-from embodied.run.engines.ray_cluster import Pins
+from embodied.run.engines.ray_cluster import Cluster, Pins
+from embodied.run.engines.ray_options import RayOptions
 from embodied.run.parallel.settings import ParallelSettings
 
 SECONDS = 60.0  # only against a test that hangs
@@ -65,6 +67,14 @@ def test_a_node_that_does_not_see_the_folder_is_refused(tmp_path):
         Keeper().check_folders({str(witness): 'of another launcher'})
     with pytest.raises(ConfigError, match='not the same folder'):
         Keeper().check_folders({str(tmp_path / 'missing'): 'x'})
+
+
+@pytest.mark.parametrize('host', ['localhost', '127.0.0.1'])
+def test_an_address_without_a_cluster_is_refused_at_once(tmp_path, host):
+    flags = ('--engine', 'ray', '--ray.address', f'{host}:{transport.free_port()}')
+    options = RayOptions.read(resolve(*flags).ray)
+    with pytest.raises(ConfigError, match='ray start --head'):
+        Cluster(options, tmp_path)
 
 
 def test_pins_last_from_one_session_to_the_next(tmp_path):
