@@ -150,6 +150,12 @@ def test_messages_hold_no_more_rows_than_the_actor_takes(tmp_path):
     assert {row[1] for row in actor.rows} == set(range(5))
 
 
+def test_environments_that_would_join_beyond_the_last_one_are_refused(tmp_path):
+    args = make_args(tmp_path, envs=4).update(replica=4)
+    with pytest.raises(ConfigError, match='no environment 4.*Raise run.envs'):
+        parallel_envs(Env, Env, args)
+
+
 def test_rows_do_not_wait_for_answers_that_come_from_far_away(tmp_path):
     args = make_args(tmp_path, actor_addr=f'tcp://localhost:{transport.free_port()}')
     seen = {0: threading.Event(), 1: threading.Event()}
