@@ -103,7 +103,7 @@ class Keeper:
         self._guard = Guard(mark)
         self._guard.__enter__()
         with self._lock, _setting(self._started):
-            places = max(places, self._places, key=lambda places: places.number)
+            places = self._newest(places)
             order = order._replace(surroundings=surroundings, places=places)
             hear = lambda notice: self._news.put(notice.what)
             shown_to = self._relay() if shown else False
@@ -115,7 +115,7 @@ class Keeper:
     def tell(self, places: Places) -> None:
         """Servers have moved."""
         with self._lock:
-            self._places, child = places, self._child
+            self._places, child = self._newest(places), self._child
         if child is not None:
             child.tell(places)
 
@@ -156,6 +156,10 @@ class Keeper:
         self._started.wait()
         assert self._child, 'start has failed'
         return self._child
+
+    def _newest(self, places: Places) -> Places:
+        """Calls may overtake each other."""
+        return max(places, self._places, key=lambda places: places.number)
 
     def _relay(self) -> int:
         """A descriptor; what is written to it goes to the launcher."""
