@@ -1,6 +1,8 @@
 """Two launchers whose agents train together: they stop together, resume and part."""
 
 import contextlib
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,9 +14,12 @@ from embodied.core.checkpoint import load_part
 from embodied.logging import last_record, read_records
 from embodied.transport import free_port
 
-pytestmark = [pytest.mark.long, pytest.mark.usefixtures('nothing_is_left')]
-
 SECONDS = 600  # until something that should happen counts as hanging
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.timeout(3 * SECONDS),
+    pytest.mark.usefixtures('nothing_is_left'),
+]
 FLAGS = {
     'configs': 'debug',
     'task': 'gym_CartPole-v1',
@@ -67,6 +72,22 @@ def await_updates(logdir, count):
         watch.await_that(reached, SECONDS)
 
 
+def await_training_again(logdir):
+    """After the agent was restored; what was compiled is noted after an update."""
+
+    def happened():
+        events = read_records(logdir / 'events.jsonl')
+        names = [(x['event'], x.get('program')) for x in events]
+        restored = ('restored', None)
+        return (
+            restored in names
+            and ('compiled', 'train') in names[names.index(restored) :]
+        )
+
+    with contextlib.closing(FolderWatch(logdir)) as watch:
+        watch.await_that(happened, SECONDS)
+
+
 def test_replicas_stop_when_one_is_told_resume_and_go_on_as_one(tmp_path):
     logdir, cache = tmp_path / 'run', tmp_path / 'cache'
     logdir.mkdir()
@@ -93,3 +114,20 @@ def test_replicas_stop_when_one_is_told_resume_and_go_on_as_one(tmp_path):
     with Replicas(logdir, cache, 1, steps=more + 50) as run:
         run.await_end()
     assert saved(logdir)[0]['updates'] > again['updates']
+
+
+@pytest.mark.parametrize('dead', ['.', 'replica1'])
+def test_all_start_again_when_the_agent_of_one_dies(tmp_path, dead):
+    logdir = tmp_path / 'run'
+    logdir.mkdir()
+    with Replicas(logdir, tmp_path / 'cache', 2, steps=1e6) as run:
+        await_updates(logdir, 5)
+        status = json.loads((logdir / dead / 'status.json').read_text())
+        os.kill(status['roles']['agent']['pid'], signal.SIGKILL)
+        for folder in (logdir, logdir / 'replica1'):
+            await_training_again(folder)
+        run.launchers[0].send_signal(signal.SIGTERM)
+        run.await_end()
+    one, two = saved(logdir)
+    assert one['updates'] == two['updates']
+    assert one['trained'] == two['trained']
