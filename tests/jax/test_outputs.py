@@ -84,8 +84,12 @@ def test_decoding_inverts_encoding_over_all_scales():
 @pytest.mark.parametrize('count', [5, 41, 255, 4, 254])
 @pytest.mark.parametrize('level', [0.0, 3.7])
 def test_equal_logits_predict_exactly_zero(count, level):
-    twohot = outputs.TwoHot(jnp.full(count, level), outputs.symexp_bins(count))
-    assert twohot.pred() == 0
+    bins = outputs.symexp_bins(count)
+    pred = lambda logits: outputs.TwoHot(logits, bins).pred()
+    logits = jnp.full((7, count), level)
+    np.testing.assert_array_equal(pred(logits), 0)
+    # A compiler that fuses products into sums must not change that.
+    np.testing.assert_array_equal(jax.jit(pred)(logits), 0)
 
 
 def test_mean_of_uneven_logits():

@@ -36,9 +36,10 @@ class TwoHot:
         """Mean [...], summed in symmetric pairs: uniform logits give exactly 0."""
         probs = jax.nn.softmax(self.logits, -1)
         half = len(self.bins) // 2
-        positive = probs[..., -half:] * self.bins[-half:]
-        negative = probs[..., :half] * self.bins[:half]
-        return (positive + negative[..., ::-1]).sum(-1)
+        # The difference first: compilers may fuse a product into a sum, and then two
+        # large ones of opposite sign no longer cancel.
+        excess = probs[..., -half:] - probs[..., :half][..., ::-1]
+        return (excess * self.bins[-half:]).sum(-1)
 
     def loss(self, target: jax.Array) -> jax.Array:
         """Cross entropy to the two-hot encoding of target [...]."""
