@@ -42,7 +42,7 @@ def check_replicas(config: elements.Config) -> None:
 
 def number(config: elements.Config) -> int:
     """That of this replica; of a run without others it is 0."""
-    return config.replica if config.replicas > 1 else 0
+    return config.replica if config.get('replicas', 1) > 1 else 0
 
 
 def replica_folder(logdir: str, config: elements.Config) -> str:
