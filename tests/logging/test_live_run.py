@@ -20,6 +20,7 @@ def test_live_view_of_a_run_ends_with_all_its_figures(tmp_path):
     for part in ('100%', ' / 600', 'score ', 'env steps/s ', 'updates/s '):
         assert part in last, last
     assert re.search(r'train ratio [\d.]+ of 32', last)
-    assert re.search(r'replay 6\d\d \(\d\.\d\d GB\)', last)
+    # The replay tells how full it is from time to time, not at the very end.
+    assert re.search(r'replay [1-6]\d\d \(\d\.\d\d GB\)', last)
     assert re.search(r'(learner|environment|policy|replay)-bound: |balanced: ', last)
     assert read_records(tmp_path / 'metrics.jsonl')[-1]['step'] >= 600

@@ -126,7 +126,7 @@ def test_small_arrays_are_aligned_and_read_only():
         ({'a': {1, 2}}, 'Cannot send a set'),
         ('\ud800', 'Cannot be sent'),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_values_that_cannot_be_sent_are_named(value, words):
     with pytest.raises(MessageError, match=words):

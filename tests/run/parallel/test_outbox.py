@@ -86,7 +86,9 @@ def test_waiting_drops_nothing(receiver, make_outbox):
 
 
 @pytest.mark.parametrize(
-    'bad, error', [('bad', RemoteError), (object(), transport.MessageError)], ids=str
+    ('bad', 'error'),
+    [('bad', RemoteError), (object(), transport.MessageError)],
+    ids=['by the server', 'by the client'],
 )
 def test_what_goes_wrong_is_raised_by_whoever_sends_next(make_outbox, bad, error):
     outbox = make_outbox(limit=5)
