@@ -68,7 +68,10 @@ class Vitals:
 
     def has_saved(self, everything: bool = True) -> None:
         """Whether the role could be killed now without a loss."""
-        self._unsaved = not everything
+        if everything == self._unsaved:
+            self._unsaved = not everything
+            if self._unsaved:  # Nobody shall believe the opposite for a second.
+                self._urgent.set()
 
     def beat(self) -> Beat:
         sections = dict(self._sections)
