@@ -19,6 +19,9 @@ from embodied.jax.recurrence import Memo
 
 __all__ = ['RSSM', 'Kernels', 'State']
 
+# Up to this size of deter, a GPU multiplies with blocks as one matrix, mostly zeros:
+# the loop over time pays for the number of operations and for unusual layouts.
+GPU_DENSE = 512
 
 # Those that the state is multiplied with in each step.
 LOOP_KERNELS = (
@@ -119,7 +122,7 @@ class RSSM(eqx.Module):
         vectors = eqx.filter(self, lambda x: eqx.is_array(x) and x.ndim == 1)
         drives, fixed = jax.tree.map(time_first, (drives, (reset, gumbel)))
         step = RSSM._observe_step
-        params = (vectors, {k: kernels[k] for k in LOOP_KERNELS})
+        params = (vectors, {k: kernels[k] for k in LOOP_KERNELS if k in kernels})
         outs = recurrence.scan(step, params, carry, drives, fixed)
         (states, _), logits = jax.tree.map(time_first, outs)
         return states, logits
@@ -134,7 +137,7 @@ class RSSM(eqx.Module):
         state, deter_drive = carry
         deter = self._core(memo, kernels, state, deter_drive, action_drive, reset)
         x = memo('deter_out', multiply, deter, kernels['deter_out'])
-        deter_drive, x = jnp.split(x, 2, -1)
+        deter_drive, x = jnp.split(x, [deter_drive.shape[-1]], -1)
         x = normalized_silu(memo, 'post', x + token_drive, self.post.norm.scale)
         x = memo('post_logit', multiply, x, kernels['post_logit'])
         logit = self._logits(x + self.post_logit.bias.astype(x.dtype))
@@ -154,7 +157,8 @@ class RSSM(eqx.Module):
 
     def imagine_step(self, state: State, action: jax.Array, gumbel: jax.Array) -> State:
         """One step without observation; action: [N, actions], gumbel: [N, S, C]."""
-        kernels, memo = self.kernels(state.deter.dtype), recurrence.compute
+        kernels = self.kernels(state.deter.dtype, dense=False)
+        memo = recurrence.compute
         action_drive = self._action_drive(kernels, action)
         deter_drive = state.deter @ kernels['deter_in']
         deter = self._core(memo, kernels, state, deter_drive, action_drive)
@@ -169,26 +173,33 @@ class RSSM(eqx.Module):
         """logit: [..., S, C]; divergences and entropies are summed over S."""
         return outputs.Categorical(logit, self.unimix, event_rank=1)
 
-    def kernels(self, dtype: Any) -> Kernels:
+    def kernels(self, dtype: Any, dense: bool | None = None) -> Kernels:
         """The matrices in the form in which they are used, by name.
 
         The hidden layer is a block matrix on deter [G, D/G, D/G] and a dense one on
         the three inputs [hidden, D] each, which all blocks share. The same deter goes
-        to the posterior and to the next step: `deter_out` is both.
+        to the posterior and to the next step: `deter_out` is both. dense: block
+        matrices as whole ones, `hidden_own` as columns of `deter_in`; None is as this
+        device likes it.
         """
+        if dense is None:
+            dense = self.deter <= GPU_DENSE and jax.default_backend() == 'gpu'
         kernel, post = self.hidden.kernel, self.post.linear.kernel
         blocks, rows, cols = kernel.shape
         own = self.deter // blocks
         shared = kernel[:, own:].transpose(1, 0, 2).reshape(rows - own, blocks * cols)
         inputs = len(shared) * 2 // 3
-        deter_in = self.deter_in.linear.kernel
+        deter_in, gru = self.deter_in.linear.kernel, self.gru.kernel
+        if dense:
+            deter_in = jnp.concatenate([deter_in, whole(kernel[:, :own])], 1)
+            gru = whole(gru)
         kernels = {
             'deter_in': deter_in,
             'stoch_in': self.stoch_in.linear.kernel,
-            'hidden_own': kernel[:, :own],
+            **({} if dense else {'hidden_own': kernel[:, :own]}),
             'hidden_shared': shared[:inputs],
             'hidden_action': shared[inputs:],
-            'gru': self.gru.kernel,
+            'gru': gru,
             'deter_out': jnp.concatenate([deter_in, post[: self.deter]], 1),
             'post_tokens': post[self.deter :],
             'post_logit': self.post_logit.kernel,
@@ -206,12 +217,17 @@ class RSSM(eqx.Module):
     ) -> jax.Array:
         """deter' = update * cand + (1 - update) * deter.
 
-        deter_drive: product of deter and `deter_in`, [..., hidden]. reset: [...] bool,
-        where to begin from the zero state instead.
+        deter_drive: product of deter and `deter_in`. reset: [...] bool, where to begin
+        from the zero state instead.
         """
         forget = lambda x: x if reset is None else masked(x, reset)
         product = lambda name, x: memo(name, multiply, x, kernels[name])
         deter = forget(state.deter)
+        if 'hidden_own' in kernels:
+            own_drive = product('hidden_own', state.deter)
+        else:
+            hidden = self.deter_in.norm.scale.shape[0]
+            deter_drive, own_drive = jnp.split(deter_drive, [hidden], -1)
         # Both input layers at once: a loop pays for the number of operations.
         layers = (self.deter_in, self.stoch_in)
         bias = jnp.stack([x.linear.bias for x in layers])
@@ -220,7 +236,7 @@ class RSSM(eqx.Module):
         x = forget(jnp.stack([deter_drive, stoch_drive], -2)) + bias.astype(deter.dtype)
         x = normalized_silu(memo, 'inputs', x, scale)
         x = product('hidden_shared', x.reshape(*x.shape[:-2], -1))
-        x = x + forget(product('hidden_own', state.deter)) + action_drive
+        x = x + forget(own_drive) + action_drive
         x = normalized_silu(memo, 'hidden', x, self.hidden_norm.scale)
         x = product('gru', x) + self.gru.bias.astype(x.dtype)
         gates = x.reshape(*deter.shape[:-1], self.blocks, 3, -1)
@@ -271,6 +287,13 @@ def largest_logit(logit: jax.Array) -> jax.Array:
 def sum_of_exponentials(logit: jax.Array, largest: jax.Array) -> jax.Array:
     """[..., C] -> [..., 1]."""
     return jnp.exp(logit - largest).sum(-1, keepdims=True)
+
+
+def whole(blocks: jax.Array) -> jax.Array:
+    """[G, i, o] -> the block diagonal matrix [G * i, G * o]."""
+    count, rows, cols = blocks.shape
+    own = jnp.eye(count, dtype=bool)[:, None, :, None]
+    return jnp.where(own, blocks[:, :, None], 0).reshape(count * rows, count * cols)
 
 
 def flatten(stoch: jax.Array) -> jax.Array:

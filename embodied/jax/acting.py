@@ -1,7 +1,7 @@
 """Acting: the policy on rows of a table of carries, one program per number of rows."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -13,10 +13,18 @@ from .rows import Rows
 
 __all__ = ['RowPolicy']
 
-ROW, COUNT, ACT, OUT = 'row', 'count', 'act', 'out'
+ROW, COUNT, OBS, ACT, OUT = 'row', 'count', 'obs', 'act', 'out'
 
 # policy(params, carry, obs, count) -> carry, acts, outs
 Policy = Callable[[Any, Any, Any, Any], tuple[Any, Any, Any]]
+
+
+class Layouts(NamedTuple):
+    """A program and how its arrays lie in what goes to the device and comes back."""
+
+    program: Program
+    given: Rows
+    results: dict[str, Rows]  # known once the program has been traced
 
 
 class RowPolicy:
@@ -28,7 +36,7 @@ class RowPolicy:
 
     def __init__(self, policy: Policy, compiler: Compiler):
         self._policy, self._compiler = policy, compiler
-        self._programs: dict[tuple, tuple[Program, dict[str, Rows]]] = {}
+        self._programs: dict[tuple, Layouts] = {}
 
     def __call__(
         self,
@@ -42,21 +50,20 @@ class RowPolicy:
         given: dict[tuple, Any] = {
             (ROW,): np.asarray(rows, np.int32),
             (COUNT,): np.full(len(rows), count, np.uint32),
-            **{('obs', k): v for k, v in obs.items()},
+            **{(OBS, k): v for k, v in obs.items()},
         }
-        inputs = Rows(given)
         room = jax.tree.leaves(table)[0].shape[0]
-        key = (room, len(rows), inputs.signature)
+        key = (room, *((k, v.shape, v.dtype) for k, v in given.items()))
         if key not in self._programs:
-            self._programs[key] = self._make(inputs)
-        program, results = self._programs[key]
+            self._programs[key] = self._make(Rows(given))
+        program, inputs, results = self._programs[key]
         table, data = program(key, params, table, inputs.join(given))
         values = results['rows'].split(np.asarray(data))
         part = lambda kind: {k[1]: v for k, v in values.items() if k[0] == kind}
         return table, part(ACT), part(OUT)
 
-    def _make(self, inputs: Rows) -> tuple[Program, dict[str, Rows]]:
-        results: dict[str, Rows] = {}  # known once the program has been traced
+    def _make(self, inputs: Rows) -> Layouts:
+        results: dict[str, Rows] = {}
 
         def function(params, table, data):
             given = inputs.split_on_device(data)
@@ -70,4 +77,5 @@ class RowPolicy:
             results['rows'] = Rows(values)
             return table, results['rows'].join_on_device(values)
 
-        return Program('policy', self._compiler, function, donate=(1,)), results
+        program = Program('policy', self._compiler, function, donate=(1,))
+        return Layouts(program, inputs, results)

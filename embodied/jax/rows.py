@@ -5,7 +5,7 @@ there in one, actions and latents come back in one.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,47 +16,57 @@ __all__ = ['Rows']
 
 
 class Rows:
-    """The shapes of some arrays [n, ...] by name, without n."""
+    """The shapes of some arrays [n, ...] by name, without n.
+
+    They lie one after the other, so that taking them apart copies nothing; large items
+    come first, so that each array begins at a multiple of its item size.
+    """
 
     def __init__(self, example: Mapping[Any, Any]):
         # JAX itself narrows 64 bits to 32 unless told otherwise.
         dtype = lambda x: np.dtype(jax.dtypes.canonicalize_dtype(x.dtype))
-        self._specs = {k: (v.shape[1:], dtype(v)) for k, v in example.items()}
-
-    @property
-    def signature(self) -> tuple:
-        return tuple(self._specs.items())
+        specs = [(k, v.shape[1:], dtype(v)) for k, v in example.items()]
+        self._specs = sorted(specs, key=lambda spec: -spec[2].itemsize)
+        self._row_bytes = sum(_size(*spec[1:]) for spec in self._specs)
 
     def join(self, arrays: Mapping[Any, np.ndarray]) -> np.ndarray:
-        """On the host: [n, bytes] uint8."""
-        parts = []
-        for name, (_, dtype) in self._specs.items():
-            array = np.ascontiguousarray(arrays[name], dtype)
-            parts.append(array.reshape(len(array), -1).view(np.uint8))
-        return np.concatenate(parts, 1)
+        """On the host: [bytes] uint8."""
+        return np.concatenate(
+            [
+                np.ascontiguousarray(arrays[name], dtype).reshape(-1).view(np.uint8)
+                for name, _, dtype in self._specs
+            ]
+        )
 
     def split(self, data: np.ndarray) -> dict[Any, np.ndarray]:
-        """On the host, the inverse of either join."""
-        outs, start = {}, 0
-        for name, (shape, dtype) in self._specs.items():
-            stop = start + math.prod(shape) * dtype.itemsize
-            part = np.ascontiguousarray(data[:, start:stop])
-            outs[name] = part.view(dtype).reshape(len(data), *shape)
-            start = stop
-        return outs
+        """On the host, the inverse of either join: views of the data."""
+        return {
+            name: data[part].view(dtype).reshape(shape)
+            for name, part, shape, dtype in self._parts(len(data))
+        }
 
     def join_on_device(self, arrays: Mapping[Any, jax.Array]) -> jax.Array:
-        """In a program: [n, bytes] uint8."""
-        return jnp.concatenate([_bytes(arrays[name]) for name in self._specs], 1)
+        """In a program: [bytes] uint8."""
+        return jnp.concatenate([_bytes(arrays[name]) for name, *_ in self._specs])
 
     def split_on_device(self, data: jax.Array) -> dict[Any, jax.Array]:
         """In a program, the inverse of either join."""
-        outs, start = {}, 0
-        for name, (shape, dtype) in self._specs.items():
-            stop = start + math.prod(shape) * dtype.itemsize
-            outs[name] = _values(data[:, start:stop], shape, dtype)
+        return {
+            name: _values(data[part], shape, dtype)
+            for name, part, shape, dtype in self._parts(len(data))
+        }
+
+    def _parts(self, size: int) -> Iterator[tuple[Any, slice, tuple, np.dtype]]:
+        """Names, places, shapes and types of the arrays in so many bytes."""
+        rows, start = size // self._row_bytes, 0
+        for name, shape, dtype in self._specs:
+            stop = start + rows * _size(shape, dtype)
+            yield name, slice(start, stop), (rows, *shape), dtype
             start = stop
-        return outs
+
+
+def _size(shape: Sequence[int], dtype: np.dtype) -> int:
+    return math.prod(shape) * dtype.itemsize
 
 
 def _bytes(array: jax.Array) -> jax.Array:
@@ -64,12 +74,11 @@ def _bytes(array: jax.Array) -> jax.Array:
         array = array.astype(jnp.uint8)
     if array.dtype != jnp.uint8:
         array = jax.lax.bitcast_convert_type(array, jnp.uint8)
-    return array.reshape(array.shape[0], -1)
+    return array.reshape(-1)
 
 
 def _values(data: jax.Array, shape: Sequence[int], dtype: np.dtype) -> jax.Array:
-    rows = data.shape[0]
     if dtype.kind == 'b':
-        return data.reshape(rows, *shape) != 0
+        return data.reshape(shape) != 0
     size = (dtype.itemsize,) if dtype.itemsize > 1 else ()
-    return jax.lax.bitcast_convert_type(data.reshape(rows, *shape, *size), dtype)
+    return jax.lax.bitcast_convert_type(data.reshape(*shape, *size), dtype)

@@ -85,6 +85,22 @@ def test_a_sequence_is_its_steps_one_after_the_other(dyn, recorded):
         np.testing.assert_allclose(logit[:, 0], logits[:, t], rtol=1e-4, atol=1e-5)
 
 
+def test_blocks_as_whole_matrices_give_the_same_values_and_gradients(dyn, recorded):
+    weight = jnp.asarray(np.random.default_rng(2).normal(size=dyn.deter), jnp.float32)
+
+    def total(dyn, dense):
+        kernels = dyn.kernels(jnp.float32, dense)
+        states, logit = dyn.observe(*recorded, kernels)
+        return (weight * states.deter).sum() + (logit**2).sum()
+
+    step = jax.jit(jax.value_and_grad(total), static_argnums=1)
+    (value, grads), (plain, expected) = step(dyn, True), step(dyn, False)
+    np.testing.assert_allclose(value, plain, rtol=1e-5)
+    for ours, theirs in zip(*map(jax.tree.leaves, (grads, expected)), strict=True):
+        scale = float(jnp.abs(theirs).max())
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5 * scale)
+
+
 def test_a_reset_forgets_state_and_action_and_only_in_its_own_row(dyn, recorded):
     with_reset, _ = observe(dyn, *recorded)
     tail = cut(recorded, slice(2, None))
