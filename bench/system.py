@@ -41,9 +41,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument('--envs', type=int, default=16)
     parser.add_argument('--ratio', type=float, default=32)
     parser.add_argument('--minutes', type=float, default=2)
+    parser.add_argument('--cache', help='folder of compiled programs, to keep them')
     args, flags = parser.parse_known_args(argv)
     with tempfile.TemporaryDirectory() as folder:
-        cache = f'{folder}/cache'
+        cache = args.cache or f'{folder}/cache'
         alone, args.size = learner_alone(args.size, cache)
         flags = ['--jax.cache', cache, *flags]
         if args.size == 'tiny':  # its networks are for images of 16x16
