@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 
 from embodied.core.errors import ConfigError
 from embodied.run.engines.kubernetes import (
+    DISK,
     SERVERS,
     KubernetesOptions,
     Pod,
@@ -30,9 +31,9 @@ __all__ = ['main', 'plan']
 USAGE = """\
 usage: dreamer manifests FOLDER [--configs PRESET ...] [--OPTION VALUE ...]
 
-Writes FOLDER/run.yaml, services and jobs, and FOLDER/keys.yaml, the keys of the run.
-The options are those of `dreamer parallel`, and kubernetes.*; --logdir is a folder
-below kubernetes.mount. Then: kubectl apply -f FOLDER
+Writes FOLDER/run.yaml, the roles and their services, and FOLDER/keys.yaml, the keys of
+the run. The options are those of `dreamer parallel`, and kubernetes.*; --logdir is a
+folder below kubernetes.mount. Then: kubectl apply -f FOLDER
 """
 NAME = re.compile(r'[a-z]([-a-z0-9]{0,40}[a-z0-9])?')
 ADDRESSES = {'agent': 'actor_addr', 'replay': 'replay_addr', 'logger': 'logger_addr'}
@@ -61,12 +62,20 @@ def plan(config: elements.Config, options: KubernetesOptions) -> list[Pod]:
     if not config.run.envs_per_worker:
         per_worker = max(1, int(options.env_cpus))
         config = config.update({'run.envs_per_worker': per_worker})
+    if options.replay_gb:
+        config = config.update({'replay.dir': DISK})
     small = options.env_cpus, options.env_gb
     workers = ParallelSettings.read(loop_args(config)).workers
     args = functools.partial(_args, config, options)
     return [
         Pod('agent', args('agent'), options.cpus, options.gb, options.gpus),
-        Pod('replay', args('replay'), options.env_cpus, options.gb),
+        Pod(
+            'replay',
+            args('replay'),
+            options.env_cpus,
+            options.gb,
+            disk_gb=options.replay_gb,
+        ),
         Pod('logger', args('logger'), *small),
         Pod('env', args('env'), *small, copies=len(workers)),
     ]
@@ -91,6 +100,11 @@ def _check(config: elements.Config, options: KubernetesOptions) -> None:
         raise ConfigError(
             'Give the image of the containers as --kubernetes.image and the volume '
             'claim that they share as --kubernetes.claim.'
+        )
+    if options.replay_gb and config.replay.dir:
+        raise ConfigError(
+            f"replay.dir='{config.replay.dir}' is elsewhere than the volume that "
+            f'kubernetes.replay_gb={options.replay_gb:g} asks for. Give one of them.'
         )
     below = Path(options.mount) in Path(config.logdir).parents
     if not below or '{timestamp}' in config.logdir:

@@ -44,8 +44,12 @@ def written(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def jobs(written):
-    found = read(written / 'run.yaml')
-    return {x['metadata']['labels']['role']: x for x in found if x['kind'] == 'Job'}
+    return roles(written, 'Job')
+
+
+def roles(folder, kind):
+    found = read(folder / 'run.yaml')
+    return {x['metadata']['labels']['role']: x for x in found if x['kind'] == kind}
 
 
 def arguments(job):
@@ -53,10 +57,40 @@ def arguments(job):
     return container['args']
 
 
-def test_the_schema_of_kubernetes_allows_them(written):
+def validate(*files):
     command = shutil.which('kubernetes-validate', path=str(Path(sys.executable).parent))
-    files = [written / 'run.yaml', written / 'keys.yaml']
     subprocess.run([command, '--strict', *files], check=True)
+
+
+def test_the_schema_of_kubernetes_allows_them(written):
+    validate(written / 'run.yaml', written / 'keys.yaml')
+
+
+def test_a_replay_with_a_volume_of_its_own_is_a_stateful_set(tmp_path):
+    volume = {'kubernetes.replay_gb': 200, 'kubernetes.replay_class': 'fast'}
+    assert write(tmp_path, **volume) == 0
+    validate(tmp_path / 'run.yaml')
+    assert roles(tmp_path, 'Job').keys() == {'agent', 'logger', 'env'}
+    replay = roles(tmp_path, 'StatefulSet')['replay']['spec']
+    service = roles(tmp_path, 'Service')['replay']
+    assert replay['serviceName'] == service['metadata']['name']
+    assert service['spec']['clusterIP'] == 'None'
+    labels = replay['template']['metadata']['labels']
+    assert replay['selector']['matchLabels'] == service['spec']['selector'] == labels
+    (claim,) = replay['volumeClaimTemplates']
+    assert claim['spec']['resources']['requests']['storage'] == '200Gi'
+    assert claim['spec']['storageClassName'] == 'fast'
+    (container,) = replay['template']['spec']['containers']
+    mounts = {x['name']: x['mountPath'] for x in container['volumeMounts']}
+    config, _ = config_lib.resolve(container['args'][1:])
+    assert config.replay.dir == mounts[claim['metadata']['name']]
+    assert mounts['data'] == '/data'  # where its saves are
+
+
+def test_no_server_runs_twice_at_a_time_and_all_may_write(jobs):
+    for role in ('agent', 'replay', 'logger'):
+        assert jobs[role]['spec']['podReplacementPolicy'] == 'Failed'
+        assert jobs[role]['spec']['template']['spec']['securityContext']['fsGroup']
 
 
 def test_each_role_is_a_job_whose_command_line_can_be_read(jobs):
@@ -125,8 +159,9 @@ def test_workers_get_one_half_of_the_keys(written, jobs):
         ('kubernetes.image', '', '--kubernetes.image'),
         ('logdir', '/elsewhere/run', 'below kubernetes.mount'),
         ('logdir', '/data/{timestamp}', 'fixed folder'),
+        ('replay.dir', '/data/replay', 'Give one of them'),
     ],
 )
 def test_mistakes_are_refused(tmp_path, name, value, message):
     with pytest.raises(ConfigError, match=message):
-        write(tmp_path, **{name: value})
+        write(tmp_path, **{'kubernetes.replay_gb': 200, name: value})
