@@ -8,6 +8,7 @@ import numpy as np
 
 from embodied.core import base
 
+from .devices import near_host
 from .programs import Compiler, Program
 from .rows import Rows
 
@@ -34,8 +35,11 @@ class RowPolicy:
     acts and outs come back in one.
     """
 
-    def __init__(self, policy: Policy, compiler: Compiler):
+    def __init__(
+        self, policy: Policy, compiler: Compiler, device: jax.Device | None = None
+    ):
         self._policy, self._compiler = policy, compiler
+        self._placements = (None, near_host(device))  # of the table and the results
         self._programs: dict[tuple, Layouts] = {}
 
     def __call__(
@@ -77,5 +81,5 @@ class RowPolicy:
             results['rows'] = Rows(values)
             return table, results['rows'].join_on_device(values)
 
-        program = Program('policy', self._compiler, function, donate=(1,))
+        program = Program('policy', self._compiler, function, (1,), self._placements)
         return Layouts(program, inputs, results)

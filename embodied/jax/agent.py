@@ -19,7 +19,7 @@ from embodied.core.agreement import GO_ON, Agreement
 from embodied.core.errors import NonFiniteError
 
 from .acting import RowPolicy
-from .devices import Devices, placed
+from .devices import Devices, near_host, placed
 from .model import Model
 from .programs import Compiled, Compiler, Program
 from .replicas import await_all, take_from_first
@@ -84,7 +84,8 @@ class Agent(base.Agent):
         self._losses, self._metrics, self._report_metrics = Packer(), Packer(), Packer()
         self._compiler = compiler = Compiler()
         rows, whole = devices.rows, devices.whole
-        places: tuple = (self._places, whole, rows, rows, whole, whole, whole)
+        outs = (near_host(),) * 4 if devices.alone else (rows, whole, whole, whole)
+        places: tuple = (self._places, whole, rows, *outs)
         self._train_program = Program('train', compiler, self._train, (0,), places)
         places = (rows, whole, whole)
         self._report_program = Program('report', compiler, self._report, (), places)
@@ -92,7 +93,9 @@ class Agent(base.Agent):
         for greedy in (False, True):
             policy = functools.partial(self._policy, greedy=greedy)
             self._policies[greedy] = Program('policy', compiler, policy)
-            self._row_policies[greedy] = RowPolicy(policy, compiler)
+            self._row_policies[greedy] = RowPolicy(
+                policy, compiler, self._policy_device
+            )
         self._weights_program = jax.jit(self._weights_of, out_shardings=whole)
         self._pack_program = jax.jit(self._pack)
         self._unpack_program = jax.jit(self._unpack)

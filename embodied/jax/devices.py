@@ -12,11 +12,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from embodied.core.errors import ConfigError
 
-__all__ = ['Devices', 'placed']
+__all__ = ['Devices', 'near_host', 'placed']
 
 DATA, FSDP = 'data', 'fsdp'
 
@@ -139,6 +139,18 @@ class Devices:
         if placement is None:
             return x
         return jax.lax.with_sharding_constraint(x, placement)
+
+
+def near_host(device: jax.Device | None = None) -> SingleDeviceSharding | None:
+    """Where a program is to leave what the host reads next; None is wherever it likes.
+
+    A GPU writes to locked memory of the host as the last thing that the program does.
+    Otherwise the copy begins when the host has heard that the program is over.
+    """
+    device = device or jax.local_devices()[0]
+    if device.platform != 'gpu':
+        return None
+    return SingleDeviceSharding(device, memory_kind='pinned_host')
 
 
 def placed(shapes: Any, placement: NamedSharding | None) -> Any:
