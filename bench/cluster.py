@@ -1,7 +1,7 @@
 """Cluster: trains on three Ray nodes of this machine, two of which are killed.
 
-    python bench/cluster.py                            3 minutes of toy_catch
-    python bench/cluster.py --minutes 5 --quiet-nodes  without killing any
+    python bench/cluster.py                            6 minutes of toy_catch
+    python bench/cluster.py --minutes 3 --quiet-nodes  without killing any
 
 One node has the agent and the logger, one the environments, one the replay. After a
 quarter of the time the node with the environments is killed and another one joins;
@@ -44,8 +44,8 @@ DEADLINE = 300.0  # seconds for a role to come back
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--minutes', type=float, default=3)
-    parser.add_argument('--goal', type=float, default=0.5, help='share of the gap')
+    parser.add_argument('--minutes', type=float, default=6)
+    parser.add_argument('--goal', type=float, default=0.9, help='share of the gap')
     parser.add_argument('--quiet-nodes', action='store_true', help='kill none')
     args = parser.parse_args(argv)
     kills = {} if args.quiet_nodes else KILLS
