@@ -48,12 +48,11 @@ def submit(config: elements.Config, args: elements.Config) -> None:
     if not (options.local or (folder / 'keys').exists()):
         keys.create(folder / 'keys')
     head, workers = plan_slurm(config, args, options)
-    jobs = slurm.submit(head, workers, options, folder / 'slurm')
-    print(f'Submitted {", ".join(job.job_id for job in jobs)}; they log to {folder}.')
+    job = slurm.submit(head, workers, options, folder / 'slurm')
+    print(f'Submitted job {job.job_id}, which submits its workers; logs: {folder}.')
     print(f'dreamer status {folder} tells how the run is doing.')
     if options.local:
-        for job in jobs:
-            job.result()
+        job.result()
 
 
 def plan_slurm(

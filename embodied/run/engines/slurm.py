@@ -1,9 +1,11 @@
 """SLURM engine: the commands of a run as jobs of a SLURM cluster, through submitit.
 
 One job has agent, replay and logger, looked after by their launcher. Environment
-workers are the tasks of an array job that begins after it and asks SLURM where it runs.
+workers are the tasks of an array job, which the first one submits: whenever it begins,
+since it may be on another machine than the last time.
 """
 
+import os
 import shlex
 import subprocess
 import threading
@@ -14,9 +16,10 @@ from typing import Any, NamedTuple
 from ...core.errors import ConfigError, RoleError
 from .extras import require
 
-__all__ = ['HEAD', 'Command', 'SlurmOptions', 'submit']
+__all__ = ['HEAD', 'Command', 'Head', 'Job', 'SlurmOptions', 'submit']
 
 HEAD = '{head}'  # in commands of workers: the machine of the first job
+NODE = 'SLURMD_NODENAME'  # variable with the name of the machine of a job
 SIGNAL_SECONDS = 120  # before the time limit, for a clean end
 
 
@@ -47,28 +50,24 @@ class Command(NamedTuple):
 
 
 class Job:
-    """Called with a command by the process that submitit starts in a job.
+    """Called with a command by the process that submitit starts in a job."""
 
-    head: number of the job whose machine is put in place of HEAD; '' on this machine.
-    """
-
-    def __init__(self, head: str = ''):
-        self._head = head
+    def __init__(self) -> None:
         self._process: subprocess.Popen | None = None
         self._ended = threading.Event()
 
     def __reduce__(self) -> Any:
-        return Job, (self._head,)
+        return type(self), ()
 
     def __call__(self, *argv: str) -> None:
-        if any(HEAD in arg for arg in argv):
-            host = _host_of(self._head) if self._head else 'localhost'
-            argv = tuple(arg.replace(HEAD, host) for arg in argv)
         print('Running', shlex.join(argv), flush=True)
         self._process = process = subprocess.Popen(argv)
         # In a thread: a signal handler of the main thread waits for the end, too.
         threading.Thread(target=self._watch, args=(process,), daemon=True).start()
-        self._ended.wait()
+        try:
+            self._ended.wait()
+        finally:
+            process.terminate()  # if we were interrupted
         if process.returncode:
             raise RoleError(f'{shlex.join(argv)} ended with {process.returncode}.')
 
@@ -84,23 +83,71 @@ class Job:
         self._ended.set()
 
 
+class Head(Job):
+    """The job with the agent; the workers are there as long as it runs.
+
+    When it ends, to be queued again or for good, they have heard that and have ended
+    as well. Those that have not, because they are still in the queue or because the
+    machine of the agent has died, are canceled.
+    """
+
+    def __init__(self, workers: Sequence[Command], options: SlurmOptions, folder: Path):
+        super().__init__()
+        self._workers = tuple(workers)
+        self._options = options
+        self._folder = folder
+        self._note = folder / 'workers'  # the jobs of those that we have submitted
+        self._jobs: list[Any] = []
+
+    def __reduce__(self) -> Any:
+        return Head, (self._workers, self._options, self._folder)
+
+    def __call__(self, *argv: str) -> None:
+        self._submit()
+        try:
+            super().__call__(*argv)
+        finally:
+            self._cancel()
+
+    def checkpoint(self, *argv: str) -> Any:
+        again = super().checkpoint(*argv)
+        self._cancel()  # SLURM ends us as soon as it has queued us again.
+        return again
+
+    def _submit(self) -> None:
+        if self._note.exists():
+            _cancel(self._note.read_text().split())
+        if not self._workers:
+            return
+        options = self._options
+        host = 'localhost' if options.local else os.environ[NODE]
+        argvs = [[x.replace(HEAD, host) for x in y.argv] for y in self._workers]
+        with require('submitit', 'slurm').helpers.clean_env():
+            executor = _update(
+                _executor(options, self._folder), self._workers[0], options
+            )
+            if not options.local:
+                executor.update_parameters(array_parallelism=len(argvs))
+            self._jobs = executor.map_array(Job(), *zip(*argvs, strict=True))
+        if not options.local:
+            self._note.write_text(' '.join(job.job_id for job in self._jobs))
+
+    def _cancel(self) -> None:
+        if self._options.local:
+            for job in self._jobs:
+                job.cancel()
+        elif self._jobs:
+            _cancel([job.job_id for job in self._jobs])
+            self._note.unlink()
+        self._jobs = []
+
+
 def submit(
     head: Command, workers: Sequence[Command], options: SlurmOptions, folder: Path
-) -> list[Any]:
-    """Submits the jobs, which log to `folder`; returns submitit's handles of them."""
-    executor = _executor(options, folder)
-    first = _update(executor, head, options).submit(Job(), *head.argv)
-    on_slurm = not options.local
-    if not workers:
-        return [first]
-    executor = _update(_executor(options, folder), workers[0], options)
-    if on_slurm:
-        executor.update_parameters(
-            dependency=f'after:{first.job_id}', array_parallelism=len(workers)
-        )
-    commands = zip(*(worker.argv for worker in workers), strict=True)
-    job = Job(first.job_id if on_slurm else '')
-    return [first, *executor.map_array(job, *commands)]
+) -> Any:
+    """Submits the first job, which logs to `folder`: submitit's handle of it."""
+    executor = _update(_executor(options, folder), head, options)
+    return executor.submit(Head(workers, options, folder), *head.argv)
 
 
 def _executor(options: SlurmOptions, folder: Path) -> Any:
@@ -135,14 +182,6 @@ def _update(executor: Any, command: Command, options: SlurmOptions) -> Any:
     return executor
 
 
-def _host_of(job: str) -> str:
-    """The machine on which a job runs."""
-    command = ['squeue', '--noheader', '--jobs', job, '--format', '%B']
-    answer = subprocess.run(command, capture_output=True, text=True, check=True)
-    host = answer.stdout.strip()
-    if not host or host == 'n/a':
-        raise RoleError(
-            f'Job {job}, which has the agent, does not run. Cancel this job, and give '
-            'the command again.'
-        )
-    return host
+def _cancel(jobs: Sequence[str]) -> None:
+    """Cancels jobs, some of which may have ended."""
+    subprocess.run(['scancel', '--quiet', *jobs], check=True)
