@@ -1,5 +1,6 @@
 """Whole distributed runs with real processes, from their start to every kind of end."""
 
+import contextlib
 import functools
 import os
 import signal
@@ -16,6 +17,7 @@ import foreign
 import portal
 import psutil
 import pytest
+from watching import FolderWatch
 
 from dreamerv3 import config as config_lib
 from dreamerv3 import factories
@@ -27,6 +29,7 @@ from embodied.logging import read_records
 from embodied.run import parallel
 from embodied.run.parallel import addresses
 from embodied.run.parallel.crew import Crew
+from embodied.run.parallel.links import make_client
 from embodied.run.parallel.settings import ParallelSettings
 
 pytestmark = pytest.mark.usefixtures('nothing_is_left')
@@ -171,21 +174,45 @@ def test_threads_of_portal_run_actor_and_learner(tmp_path):
 
 def test_jobs_of_the_command_line_make_one_run(tmp_path):
     flags = ['--configs', 'tiny', '--random_agent', 'True', '--run.envs', '3']
-    flags += ['--run.eval_envs', '1', '--run.steps', '600', '--logger.outputs', 'jsonl']
+    flags += ['--run.eval_envs', '1', '--run.eval_every', '100']
     flags += ['--run.remote_envs', 'True', '--run.remote_replay', 'True']
-    flags += ['--logdir', str(tmp_path)]
+    flags += ['--logdir', str(tmp_path), '--logger.outputs', 'jsonl']
     for name, address in fixed_addresses().items():
         flags += [f'--run.{name}', address]
     jobs = [['parallel_env', '--replica', str(number)] for number in (3, 2)]
     jobs += [['parallel_env', '--replica', '0', '--run.envs_per_worker', '2']]
     jobs += [['parallel_replay'], ['parallel']]
     command = [sys.executable, '-m', 'dreamerv3']
-    processes = [subprocess.Popen([*command, *job, *flags]) for job in jobs]
+
+    def all_have_played():
+        path = tmp_path / 'scores.jsonl'
+        scores = read_records(path) if path.exists() else []
+        return {(x['env'], x['eval']) for x in scores} >= players
+
+    players = {(0, False), (1, False), (2, False), (3, True)}
+    with contextlib.closing(FolderWatch(tmp_path)) as watch:
+        processes = [subprocess.Popen([*command, *job, *flags]) for job in jobs]
+        watch.await_that(all_have_played, SECONDS)
+    processes[-1].send_signal(signal.SIGTERM)
     assert [process.wait(SECONDS) for process in processes] == [0] * len(jobs)
-    scores = read_records(tmp_path / 'scores.jsonl')
-    assert {score['env'] for score in scores if not score['eval']} == {0, 1, 2}
-    assert any(score['eval'] for score in scores)
-    assert read_records(tmp_path / 'metrics.jsonl')[-1]['step'] >= 600
+    assert read_records(tmp_path / 'metrics.jsonl')[-1]['step'] > 0
+
+
+@pytest.mark.parametrize('role', ['replay', 'logger'])
+def test_a_job_that_a_signal_ends_says_that_it_is_still_needed(tmp_path, role):
+    flags = ['--configs', 'debug', '--logger.outputs', 'jsonl']
+    flags += ['--logdir', str(tmp_path)]
+    flags += [f'--run.{name}={addr}' for name, addr in fixed_addresses().items()]
+    settings = ParallelSettings.read(loop_args(config_lib.resolve(flags)[0]))
+    command = [sys.executable, '-m', 'dreamerv3', f'parallel_{role}', *flags]
+    with (
+        subprocess.Popen(command) as process,
+        make_client(getattr(settings, f'{role}_addr'), 'test', settings) as client,
+    ):
+        client.connect(SECONDS)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) == 128 + signal.SIGTERM
+    assert (tmp_path / 'ckpt' / role / 'latest').exists()
 
 
 def test_other_ports_are_chosen_when_some_are_taken_meanwhile(tmp_path, monkeypatch):
