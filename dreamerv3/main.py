@@ -5,6 +5,7 @@ import difflib
 import functools
 import importlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -94,7 +95,8 @@ TOOLS = {
 }
 
 USER_ERROR = 2  # exit code
-INTERRUPTED = 130
+SIGNALED = 128  # and the number of the signal
+INTERRUPTED = SIGNALED + signal.SIGINT
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -163,18 +165,25 @@ def launch(
         case 'parallel_agent':
             parallel.parallel_agent(make_agent, args)
         case 'parallel_replay':
-            parallel.parallel_replay(*replays, make_stream, args)
+            _exit_if_stopped(parallel.parallel_replay(*replays, make_stream, args))
         case 'parallel_logger':
-            parallel.parallel_logger(make_logger, args)
+            _exit_if_stopped(parallel.parallel_logger(make_logger, args))
         case 'parallel_envs':
             parallel.parallel_envs(*envs, args, engine=engines.make_engine(config))
         case 'parallel_env':
             replica = _replica(config, args)
             is_eval = replica >= config.run.envs
             make = make_eval_env if is_eval else make_env
-            parallel.parallel_env(make, replica, args, is_eval)
+            _exit_if_stopped(parallel.parallel_env(make, replica, args, is_eval))
         case other:
             raise AssertionError(other)
+
+
+def _exit_if_stopped(name: str) -> None:
+    """A signal ends this role but not the run: whoever started it can tell that it is
+    still needed, by the exit code that such a signal has anyway."""
+    if name:
+        raise SystemExit(SIGNALED + signal.Signals[name])
 
 
 def loop_args(config: elements.Config) -> elements.Config:

@@ -90,7 +90,7 @@ class Crew:
     def start(
         self,
         name: str,
-        role: Callable[..., None],
+        role: Callable[..., Any],
         *args: Any,
         lead: bool = False,
         writes: bool = False,

@@ -36,8 +36,8 @@ def parallel_env(
     envid: int,
     args: Mapping[str, Any],
     is_eval: bool = False,
-) -> None:
-    """Runs one environment until the actor or a signal says stop.
+) -> str:
+    """Runs one environment until the actor says stop, or a signal, which is returned.
 
     Where args.envs_per_worker is given, the group of so many that starts at `envid`.
     """
@@ -54,7 +54,7 @@ def parallel_env(
         )
     count = max(1, settings.envs_per_worker)
     envids = tuple(range(envid, min(envid + count, end)))
-    run_worker(make_env, WorkerPlan(envids, is_eval), args)
+    return run_worker(make_env, WorkerPlan(envids, is_eval), args)
 
 
 def parallel_envs(
@@ -100,8 +100,9 @@ def start_workers(
 
 def run_worker(
     make_env: Callable[[int], Env] | bytes, plan: WorkerPlan, args: Mapping[str, Any]
-) -> None:
-    """Runs the environments of one worker until the actor or a signal says stop."""
+) -> str:
+    """Runs the environments of one worker until the actor says stop, or a signal, whose
+    name is returned."""
     settings = ParallelSettings.read(args)
     make = unpack(make_env)
     first = settings.envs if plan.is_eval else 0
@@ -110,13 +111,14 @@ def run_worker(
     threading.Thread(target=_leave_anyway, args=(asked,), daemon=True).start()
     with (
         contextlib.suppress(_Interrupted),
-        StopSignals(notify=functools.partial(_interrupt, asked)),
+        StopSignals(notify=functools.partial(_interrupt, asked)) as signals,
         contextlib.closing(make_group(makes, plan.envids)) as group,
         make_client(settings.actor_addr, _name(plan), settings) as actor,
     ):
         await_server(actor, 'actor', settings.actor_addr)
         far = crosses_network(settings.actor_addr, settings)
         EnvWorker(group, plan, settings, far).run(actor)
+    return signals.received or ''
 
 
 class EnvWorker:

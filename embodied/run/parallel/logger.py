@@ -28,14 +28,15 @@ FINISHED = 'finished'
 
 def parallel_logger(
     make_logger: Callable[[], base.Logger] | bytes, args: Mapping[str, Any]
-) -> None:
-    """Serves the logger until the run ends, and writes what it has."""
+) -> str:
+    """Serves the logger until the run ends, and writes what it has; a signal that came
+    before that."""
     settings = ParallelSettings.read(args)
     server = make_server(settings.logger_addr, 'logger', settings)
     mail: queue.SimpleQueue = queue.SimpleQueue()
     with contextlib.ExitStack() as stack:
         # To the very end: a signal must not cut off the last save.
-        stack.enter_context(StopSignals(mail.put))
+        signals = stack.enter_context(StopSignals(mail.put))
         logger = unpack(make_logger)()
         stack.callback(logger.close)
         scores = ScoreFile(settings.logdir)
@@ -46,9 +47,11 @@ def parallel_logger(
             server.bind(name, working(getattr(service, name)), once=True)
         server.bind(protocol.SAVE, saves.save)
         stack.callback(server.close)
-        serve(server, [Chore(settings.log_every, working(service.write))], mail)
+        chore = Chore(settings.log_every, working(service.write))
+        reason = serve(server, [chore], mail)
         service.write(last=True)
         saves.save()
+    return '' if reason == FINISHED else signals.received or ''
 
 
 class LoggerService:

@@ -30,15 +30,15 @@ def parallel_replay(
     make_replay_eval: Callable[[], Any] | bytes,
     make_stream: Callable[[Any, base.Mode], Any] | bytes,
     args: Mapping[str, Any],
-) -> None:
-    """Serves replay until the run ends, and saves."""
+) -> str:
+    """Serves replay until the run ends, and saves; a signal that came before that."""
     settings = ParallelSettings.read(args)
     server = make_server(settings.replay_addr, 'replay', settings)
     make_stream = unpack(make_stream)
     mail: queue.SimpleQueue = queue.SimpleQueue()
     with contextlib.ExitStack() as stack:
         # To the very end: a signal must not cut off the last save.
-        stack.enter_context(StopSignals(mail.put))
+        signals = stack.enter_context(StopSignals(mail.put))
         replay = unpack(make_replay_train)()
         _report_loss(replay, settings)
         train = Buffer(replay, make_stream, ('train', 'report'), server.empty)
@@ -60,8 +60,9 @@ def parallel_replay(
             server.bind(name, counted(getattr(service, name)), once=True)
         server.bind(protocol.SAVE, saves.save)
         stack.callback(server.close)
-        serve(server, [Chore(settings.log_every, log)], mail)
+        reason = serve(server, [Chore(settings.log_every, log)], mail)
         saves.save()
+    return '' if reason == FINISHED else signals.received or ''
 
 
 def _report_loss(replay: Any, settings: ParallelSettings) -> None:

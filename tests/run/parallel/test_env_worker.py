@@ -356,8 +356,8 @@ class Env(acting_parts.Env):
     def close(self):
         sys.stdout.write(f'closed {"jax" in sys.modules}\\n')
 
-run_worker(Env, WorkerPlan(*values), elements.Config(args))
-print('returned', flush=True)
+reason = run_worker(Env, WorkerPlan(*values), elements.Config(args))
+print(f'returned {reason!r}', flush=True)
 """
 
 
@@ -384,7 +384,8 @@ def test_a_worker_closes_its_environments_and_ends_well(tmp_path, envids, number
             process.send_signal(number)
         actor.wait_for(lambda: actor.left)
         output, errors = process.communicate(timeout=DEADLINE)
-    assert output.splitlines() == ['closed False'] * len(envids) + ['returned']
+    closed, reason = ['closed False'] * len(envids), number.name if number else ''
+    assert output.splitlines() == [*closed, f'returned {reason!r}']
     assert errors == ''
     assert process.returncode == 0
 
