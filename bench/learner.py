@@ -6,10 +6,10 @@
     python bench/learner.py --devices 8 --only train --jax.fsdp 4
 
 One JSON line per figure. size1m sees a vector of 24 numbers, all others images of 64x64
-(tiny: 16x16). `train_steps` is end to end: batches of NumPy arrays go in, latents and
-metrics come out. `device_steps` has its batch on the device and fetches nothing; their
-ratio is the share of time in which the device is busy. `flops` counts matrix products
-and convolutions with the trips of loops.
+(tiny: 16x16). `train_steps` is end to end: batches of NumPy arrays go in, moved ahead
+as in a distributed run, latents and metrics come out. `device_steps` has its batch on
+the device and fetches nothing; their ratio is the share of time in which the device is
+busy. `flops` counts matrix products and convolutions with the trips of loops.
 
 `--devices n` splits the batch over n devices, in groups of `--jax.fsdp`. A host without
 accelerators pretends to have so many, which share its cores: that shows that it works
@@ -31,6 +31,7 @@ from flops import count_flops
 
 import dreamerv3
 from dreamerv3 import config as config_lib
+from embodied.run.parallel.ahead import Ahead
 
 ACTIONS, VECTOR = 18, 24
 ROWS = (1, 16, 64)  # environments per policy call
@@ -122,7 +123,7 @@ class Bench:
             while True:
                 yield from source
 
-        stream = agent.stream(batches())
+        stream = Ahead(agent.stream(batches()))
 
         def step() -> None:
             nonlocal carry

@@ -19,7 +19,7 @@ from embodied.core.agreement import GO_ON, Agreement
 from embodied.core.errors import NonFiniteError
 
 from .acting import RowPolicy
-from .devices import Devices, near_host, placed
+from .devices import Devices, placed
 from .model import Model
 from .programs import Compiled, Compiler, Program
 from .replicas import await_all, take_from_first
@@ -84,8 +84,7 @@ class Agent(base.Agent):
         self._losses, self._metrics, self._report_metrics = Packer(), Packer(), Packer()
         self._compiler = compiler = Compiler()
         rows, whole = devices.rows, devices.whole
-        outs = (near_host(),) * 4 if devices.alone else (rows, whole, whole, whole)
-        places: tuple = (self._places, whole, rows, *outs)
+        places: tuple = (self._places, whole, rows, rows, whole, whole, whole)
         self._train_program = Program('train', compiler, self._train, (0,), places)
         places = (rows, whole, whole)
         self._report_program = Program('report', compiler, self._report, (), places)

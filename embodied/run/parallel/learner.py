@@ -12,6 +12,7 @@ from ..meters import Averages, Share, Speed, usage
 from ..progress import is_finished
 from ..reporter import Reporter
 from ..restore import note_rewind, restore
+from .ahead import Ahead
 from .peers import Peers
 from .replicas import Replicas
 from .saves import Saves, open_checkpoint
@@ -134,6 +135,9 @@ class Learner:
     def batches(self) -> Iterator[Any]:
         """Batches on the device, until the session ends."""
         stream = iter(self.agent.stream(self.peers.train))
+        if not self.settings.deterministic:
+            # Moving a batch takes the host about as long as half an update.
+            stream = Ahead(stream)
         while not self.interrupted:
             with self.waiting:
                 batch = self._next(stream)
