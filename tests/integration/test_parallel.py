@@ -225,7 +225,6 @@ def test_other_ports_are_chosen_when_some_are_taken_meanwhile(tmp_path, monkeypa
     check_finished(tmp_path)
 
 
-@pytest.mark.long  # until the agent gives up waiting for the replay
 def test_a_given_port_that_is_taken_is_named(tmp_path):
     with socket.create_server(('localhost', 0)) as taken:
         port = taken.getsockname()[1]
@@ -399,10 +398,9 @@ def test_a_finished_run_says_so_and_goes_on_when_its_limit_is_raised(tmp_path, c
             {'make_replay': bind(foreign.Replay, fails_at=30)},
             ['The replay failed: ValueError: the list is full', 'foreign.py'],
         ),
-        pytest.param(
+        (
             {'make_logger': foreign.FailingLogger},
             ['The logger failed: OSError: no space left'],
-            marks=pytest.mark.long,  # until the agent gives up telling it of the end
         ),
     ],
     ids=['env', 'train', 'make', 'replay', 'logger'],

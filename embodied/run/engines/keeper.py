@@ -9,7 +9,7 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -129,8 +129,8 @@ class Keeper:
         except queue.Empty:
             return News(notices, self._role.cpu_seconds())
 
-    def ask(self) -> None:
-        self._role.ask()
+    def ask(self, gone: Sequence[str]) -> None:
+        self._role.ask(gone)
 
     def kill(self, cause: str) -> None:
         self._role.kill(cause)

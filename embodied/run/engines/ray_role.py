@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,10 +69,10 @@ class RayRole:
         """As of the last news."""
         return self._cpu_seconds
 
-    def ask(self) -> None:
+    def ask(self, gone: Sequence[str] = ()) -> None:
         if not self.asked:
             self.asked = True
-            self._end(lambda keeper: keeper.ask.remote())
+            self._end(lambda keeper: keeper.ask.remote(gone))
 
     def kill(self, cause: str = '') -> None:
         self._end(lambda keeper: keeper.kill.remote(cause))

@@ -3,7 +3,7 @@
 import os
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...core import base, cpu
@@ -140,7 +140,7 @@ class AgentThread:
     def cpu_seconds(self) -> float:
         return cpu.of_family(self.pid)
 
-    def ask(self) -> None:
+    def ask(self, gone: Sequence[str] = ()) -> None:
         """Asks for a clean end."""
         self.asked = True
         self._run.stop('SIGTERM')

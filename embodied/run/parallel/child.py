@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 
 import cloudpickle
 
-from .children import END, SHOW_STACKS
+from .children import SHOW_STACKS, End
 from .directory import directory
 from .failure import LAST_WORDS, Report
 from .vitals import vitals
@@ -38,7 +38,7 @@ def main() -> None:
         order = pipe.recv()
     except EOFError:
         return
-    if order == END:
+    if isinstance(order, End):
         return
     order.surroundings.adopt()
     os.environ.update(order.environ)
@@ -66,7 +66,8 @@ def _obey(parent: Connection) -> None:
     try:
         while True:
             message = parent.recv()
-            if message == END:
+            if isinstance(message, End):
+                directory().lose(message.gone)
                 _end()
             else:
                 directory().update(message)

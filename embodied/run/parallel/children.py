@@ -5,7 +5,7 @@ import datetime
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,12 +19,12 @@ from .failure import FIRST_WORDS, Failure, Report
 from .vitals import Beat
 
 __all__ = [
-    'END',
     'ENDED',
     'PLACED',
     'SHOW_STACKS',
     'STOPPED',
     'Child',
+    'End',
     'Notice',
     'Order',
 ]
@@ -32,7 +32,6 @@ __all__ = [
 MODULE = 'embodied.run.parallel.child'
 ENDED, STOPPED = 'ended', 'stopped'
 PLACED = 'placed'  # on a machine, which took its time
-END = 'end'  # message to a child: end cleanly
 VMSTAT = Path('/proc/vmstat')
 SHOW_STACKS = signal.SIGUSR1  # asks a child to write to its log where it is
 LAST_WORDS = 5.0  # seconds for what a dead child has sent to arrive
@@ -49,6 +48,12 @@ class Order(NamedTuple):
     @classmethod
     def of(cls, role: Callable[..., None], args: tuple) -> 'Order':
         return cls(Surroundings.here(), cloudpickle.dumps((role, args)))
+
+
+class End(NamedTuple):
+    """Message to a child: end cleanly, without waiting for roles that are gone."""
+
+    gone: Sequence[str] = ()
 
 
 class Notice(NamedTuple):
@@ -122,13 +127,13 @@ class Child:
         self._ordered.wait()
         self._send(places)
 
-    def ask(self) -> None:
+    def ask(self, gone: Sequence[str] = ()) -> None:
         """Asks the role to end cleanly; a second time would end it at once."""
         if not self._asked:
             self._asked = True
             # Not by a signal, of which the libraries inside may think otherwise, and
             # not from here: the pipe of a child that does not listen may be full.
-            self._thread(self._send, END)
+            self._thread(self._send, End(gone))
             self._signal(signal.SIGCONT)  # in case that it is stopped
 
     def kill(self, cause: str = '') -> None:
@@ -182,7 +187,7 @@ class Child:
                 else:
                     self._notify(Notice(self, message))
 
-    def _send(self, message: Order | Places | str) -> None:
+    def _send(self, message: Order | Places | End) -> None:
         with contextlib.suppress(OSError), self._sending:
             self._pipe.send(message)
 

@@ -243,7 +243,7 @@ class Crew:
         if lead is None or not lead.alive:
             self._ask_all()
         else:
-            lead.role.ask()
+            lead.role.ask(self._gone)
             self._handle(Notice(lead.role, lead.beat))
 
     def _begin_end(self) -> None:
@@ -321,19 +321,23 @@ class Crew:
     def _alive(self) -> list[Member]:
         return [member for member in self._members if member.alive]
 
+    @property
+    def _gone(self) -> list[str]:
+        """Roles that will not come back, now that nobody is started again."""
+        return [member.name for member in self._members if not member.alive]
+
     def _ask_all(self) -> None:
         for member in self._alive:
             member.role.ask()
 
     def _flush(self) -> None:
         """After a failure, lets the others write what they have."""
-        lead = self._lead if self._lead and self._lead.alive else None
+        if self._lead and self._lead.alive:
+            self._lead.role.ask(self._gone)
+            self._await_end([self._lead], LAST_UPDATE)
         for member in self._alive:
-            if not member.writes and member is not lead:
+            if not member.writes:
                 member.role.kill()
-        if lead:
-            lead.role.ask()
-            self._await_end([lead], LAST_UPDATE)
         writers = [member for member in self._alive if member.writes]
         for member in writers:
             member.role.ask()

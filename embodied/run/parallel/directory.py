@@ -6,7 +6,7 @@ tells the addresses behind them when a role starts, and again when a server has 
 
 import functools
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from ...transport import ClientInterface
@@ -24,13 +24,15 @@ class Places(NamedTuple):
 class Directory:
     """Finds addresses, and lets clients follow their servers.
 
-    An address that nobody has named stands for itself.
+    An address that nobody has named stands for itself. Roles that are lost have ended
+    for good: there is no address at which they could be waited for.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._places = Places()
         self._clients: list[tuple[str, ClientInterface]] = []
+        self._lost: frozenset[str] = frozenset()
 
     def find(self, name: str) -> str:
         return self._places.addresses.get(name, name)
@@ -55,6 +57,12 @@ class Directory:
                 addr = places.addresses[name]
                 if addr != before.addresses.get(name):
                     client.move(addr)
+
+    def lose(self, roles: Iterable[str]) -> None:
+        self._lost |= frozenset(roles)
+
+    def has_lost(self, role: str) -> bool:
+        return role in self._lost
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from ..progress import is_finished
 from ..reporter import Reporter
 from ..restore import note_rewind, restore
 from .ahead import Ahead
+from .directory import directory
 from .peers import Peers
 from .replicas import Replicas
 from .saves import Saves, open_checkpoint
@@ -83,6 +84,7 @@ class Learner:
             settings.checkpoints,
             peers.ask_to_save,
             lambda: {'updates': self.updates, 'trained': self.trained},
+            directory().has_lost,
         )
 
     def run(self, let_act: Callable[[], Any]) -> None:

@@ -1,7 +1,7 @@
 """Member of a crew: one role, over all the processes that it has in turn."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,8 +36,8 @@ class Role(Protocol):
     def cpu_seconds(self) -> float:
         """Processor time of it and of what it started."""
 
-    def ask(self) -> None:
-        """Asks it to end cleanly."""
+    def ask(self, gone: Sequence[str] = ()) -> None:
+        """Asks it to end cleanly, without waiting for roles that are gone."""
 
     def kill(self, cause: str = '') -> None:
         """Ends it at once."""

@@ -3,6 +3,7 @@
 from typing import Any
 
 from ...transport import Disconnected, Future, Timeout
+from .directory import directory
 from .fetcher import Fetcher
 from .links import await_server, make_client
 from .outbox import LOG_QUEUE, Outbox
@@ -56,16 +57,18 @@ class Peers:
 
     def finish(self, steps: int) -> None:
         """Tells replay and logger that the run has ended after so many steps."""
-        for outbox in (self.updates, self.log):
-            outbox.flush(FAREWELL)
-        self._tell('replay')
-        self._tell('logger', steps)
+        self._part('replay', self.updates)
+        self._part('logger', self.log, steps)
 
     def close(self) -> None:
         for part in (self.train, self.report, self.evaluation, self.updates, self.log):
             part.close()
 
-    def _tell(self, role: str, *args: Any) -> None:
+    def _part(self, role: str, outbox: Outbox, *args: Any) -> None:
+        """Sends the last messages, unless there is nobody to take them."""
+        if directory().has_lost(role):
+            return
+        outbox.flush(FAREWELL)
         try:
             self._clients[role].call('finish', *args).result(FAREWELL)
         except Timeout:

@@ -81,6 +81,7 @@ class Saves:
     the one that counts, last the manifest.
 
     ask: tells a role to save; its answer to come. counters: those of the agent.
+    lost: whether a role has gone for good, so that no answer can be waited for.
     """
 
     def __init__(
@@ -89,11 +90,13 @@ class Saves:
         folder: Path,
         ask: Callable[[str], Future],
         counters: Callable[[], Mapping[str, int]],
+        lost: Callable[[str], bool] = lambda role: False,
     ):
         self._checkpoint = checkpoint
         self._folder = folder
         self._ask = ask
         self._counters = counters
+        self._lost = lost
         self._asked: dict[str, Future] = {}  # whose answers were not taken yet
         self._deadline: float | None = None  # for them, when a save has begun
         manifest = Manifest.read(folder)
@@ -141,8 +144,9 @@ class Saves:
         """Takes note of the saves that were made: the roles that did not answer."""
         deadline = time.monotonic() + timeout
         for role in list(self._asked):
+            left = 0.0 if self._lost(role) else max(0.0, deadline - time.monotonic())
             try:
-                answer = self._asked[role].result(max(0.0, deadline - time.monotonic()))
+                answer = self._asked[role].result(left)
             except Timeout:
                 continue
             del self._asked[role]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from embodied.core.signals import StopSignals
 from embodied.run.parallel.crew import Crew
+from embodied.run.parallel.directory import directory
 from embodied.run.parallel.vitals import vitals
 
 
@@ -63,6 +64,12 @@ def stay(door):
 def stay_and_save(door, path):
     stay(door)
     path.write_text('saved')
+
+
+def tell_who_is_lost(door, path, names):
+    stay(door)
+    lost = [name for name in names if directory().has_lost(name)]
+    path.write_text(' '.join(lost))
 
 
 def hang(door):

@@ -156,6 +156,19 @@ def test_with_a_lead_only_the_lead_is_asked_first(make_crew, door, tmp_path):
     assert saved.exists()
 
 
+def test_the_lead_is_told_who_will_not_come_back(make_crew, door, tmp_path):
+    path, names = tmp_path / 'lost', ('writer', 'cook')
+    with pytest.raises(RoleError, match='burnt'), make_crew() as crew:
+        told = roles.tell_who_is_lost, door.path, path, names
+        crew.start('lead', *told, lead=True)
+        crew.start('writer', roles.stay, door.path, writes=True)
+        for _ in range(2):
+            door.await_pid()
+        crew.start('cook', roles.fail, ValueError, 'burnt')
+        crew.wait()
+    assert path.read_text() == 'cook'
+
+
 def test_roles_that_stay_longer_than_the_grace_are_killed_by_name(
     make_crew, door, tmp_path
 ):

@@ -30,8 +30,11 @@ class Part:
 class Patient:
     """What a future needs of its client when nobody has to wait for it."""
 
+    def __init__(self):
+        self.waits = []  # seconds
+
     def wait(self, future, timeout):
-        pass
+        self.waits.append(timeout)
 
     def dropped(self, error):
         pass
@@ -44,9 +47,16 @@ class Run:
         self.folder = folder
         self.parts = {role: Part() for role in ('agent', 'replay', 'logger')}
         self.checkpoints = {role: self.open(role) for role in self.parts}
-        self.futures = {}
+        self.futures, self.clients = {}, {}
         self.answers_at_once = False
-        self.saves = Saves(self.checkpoints['agent'], folder, self.ask, self.counters)
+        self.lost = set()
+        self.saves = Saves(
+            self.checkpoints['agent'],
+            folder,
+            self.ask,
+            self.counters,
+            lambda role: role in self.lost,
+        )
 
     def open(self, role):
         pinned = lambda: Manifest.read(self.folder).saves.get(role)
@@ -58,7 +68,8 @@ class Run:
         return {'updates': self.parts['agent'].value}
 
     def ask(self, role):
-        self.futures[role] = Future(Patient())
+        self.clients[role] = Patient()
+        self.futures[role] = Future(self.clients[role])
         if self.answers_at_once:
             self.answer(role)
         return self.futures[role]
@@ -172,6 +183,17 @@ def test_the_last_save_takes_no_answer_to_a_save_before(tmp_path):
     run.saves.save_agent(0, ended=True)
     run.checkpoints['agent'].wait()
     assert Manifest.read(tmp_path).counters['steps'] == 2
+
+
+def test_nobody_waits_for_a_peer_that_is_lost(tmp_path):
+    run = Run(tmp_path)
+    run.train()
+    run.saves.begin()
+    run.answer('replay')
+    run.lost.add('logger')
+    run.saves.await_peers()
+    assert not any(run.clients['logger'].waits)
+    assert any(run.clients['replay'].waits)
 
 
 def test_a_manifest_that_cannot_be_read_is_named(tmp_path):
