@@ -4,10 +4,12 @@
     python bench/transport.py latency large    some of it
 
 One JSON line per figure on stdout. The stock portal library, a bare ROUTER/DEALER loop
-and memcpy are measured in the same run: machines differ, ratios less so.
+over ipc and over TCP, and memcpy are measured in the same run: machines differ, ratios
+less so.
 """
 
 import argparse
+import collections
 import contextlib
 import json
 import multiprocessing as mp
@@ -117,10 +119,10 @@ def latency() -> None:
     with running(serve_ours, addr, {}), transport.Client(addr) as client:
         ours = percentiles(lambda: client.echo(SMALL).result(DEADLINE))
         inline = percentiles(lambda: client.inline(SMALL).result(DEADLINE))
-    endpoint = f'ipc://@bench-{transport.free_port()}'
-    with running(serve_bare, endpoint), bare_client(endpoint) as sock:
-        data = SMALL.tobytes()
-        bare = percentiles(lambda: (sock.send(data), sock.recv()))
+    bare, data = {}, SMALL.tobytes()
+    for name, endpoint in bare_endpoints().items():
+        with running(serve_bare, endpoint), bare_client(endpoint) as sock:
+            bare[name] = percentiles(lambda sock=sock: (sock.send(data), sock.recv()))
     with portal_client() as client:
         stock = percentiles(lambda: client.echo(SMALL).result())
     for name, value in (('worker', ours), ('io_thread', inline)):
@@ -128,7 +130,8 @@ def latency() -> None:
             f'latency_1kb_{name}',
             p50_ms=value[0],
             p99_ms=value[1],
-            bare_p50_ms=bare[0],
+            bare_p50_ms=bare['bare'][0],
+            bare_tcp_p50_ms=bare['bare_tcp'][0],
             portal_p50_ms=stock[0],
             ratio_to_portal=value[0] / stock[0],
             bar='ratio_to_portal <= 0.25',
@@ -192,12 +195,12 @@ def large() -> None:
 def batches() -> None:
     """Rounds in turn, so that a busy machine slows the yardstick down as well."""
     cases = {'act': 0, 'act_inline': 0, 'act8': 8}  # rows of each method
-    rates: dict[str, list[float]] = {name: [] for name in ('bare', *cases)}
+    rates = collections.defaultdict(list)
     for _ in range(ROUNDS):
-        endpoint = f'ipc://@bench-{transport.free_port()}'
-        with running(serve_bare, endpoint):
-            calls = in_processes(CLIENTS, count_bare, endpoint)
-        rates['bare'].append(sum(calls) / SECONDS)
+        for name, endpoint in bare_endpoints().items():
+            with running(serve_bare, endpoint):
+                calls = in_processes(CLIENTS, count_bare, endpoint)
+            rates[name].append(sum(calls) / SECONDS)
         for method, rows in cases.items():
             addr = f'localhost:{transport.free_port()}'
             with running(serve_ours, addr, {}):
@@ -209,13 +212,15 @@ def batches() -> None:
         ('1_rows_io_thread', 'act_inline', 'ratio_to_bare >= 0.6'),
         ('8_rows', 'act8', 'rows_per_s >= 25000'),
     ):
-        calls, bare = medians[method], medians['bare']
+        calls, bare, tcp = medians[method], medians['bare'], medians['bare_tcp']
         report(
             f'batched_12kb_{name}',
             messages_per_s=calls,
             rows_per_s=calls * max(1, cases[method]),
             bare_messages_per_s=bare,
+            bare_tcp_messages_per_s=tcp,
             ratio_to_bare=calls / bare,
+            ratio_to_bare_tcp=calls / tcp,
             bar=bar,
         )
 
@@ -312,6 +317,12 @@ def bare_large_speed() -> float:
             np.frombuffer(frame.buffer, np.uint8)[::4096].sum()
 
         return rate(fetch) * np.prod(LARGE_SHAPE) / 1e9
+
+
+def bare_endpoints() -> dict[str, str]:
+    """Ways that a bare loop can take on this host."""
+    port = transport.free_port()
+    return {'bare': f'ipc://@bench-{port}', 'bare_tcp': f'tcp://127.0.0.1:{port}'}
 
 
 @contextlib.contextmanager

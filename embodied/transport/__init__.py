@@ -75,7 +75,7 @@ def Client(  # noqa: N802 - reads as the class it stands for
     transport: str = 'zmq',
     **options: Any,
 ) -> ClientInterface:
-    """A client of the chosen backend; see `WireClient` for the options."""
+    """A client of the chosen backend; see `Caller` for the options."""
     if transport == 'zmq':
         from .client import WireClient
 

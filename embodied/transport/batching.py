@@ -22,22 +22,19 @@ class Batcher:
         self._max_wait = max_wait
         self._queue: collections.deque[Job] = collections.deque()
         self._rows = 0
-        self._waiting: dict[Hashable, int] = {}  # messages of each client
         self._users: set[Hashable] = set()
 
     def __len__(self) -> int:
         return len(self._queue)
 
     def add(self, job: Job) -> None:
-        rows = job.rows or 1
-        if rows > self._batch:
+        if job.rows > self._batch:
             raise MessageError(
                 f'A message with {job.rows} rows does not fit into a batch of '
                 f'{self._batch}. Send fewer rows, or bind with a larger batch.'
             )
         self._queue.append(job)
-        self._rows += rows
-        self._waiting[job.client] = self._waiting.get(job.client, 0) + 1
+        self._rows += job.rows or 1
         self._users.add(job.client)
 
     def forget(self, client: Hashable) -> None:
@@ -54,7 +51,7 @@ class Batcher:
             return []
         if not (
             self._rows >= self._batch
-            or self._users <= self._waiting.keys()
+            or self._users <= {job.client for job in self._queue}
             or now >= self._queue[0].arrived + self._max_wait
         ):
             return []
@@ -63,9 +60,6 @@ class Batcher:
         while self._queue and (self._queue[0].rows or 1) <= room:
             job = self._queue.popleft()
             room -= job.rows or 1
-            waiting = self._waiting.pop(job.client) - 1
-            if waiting:
-                self._waiting[job.client] = waiting
             jobs.append(job)
         self._rows -= self._batch - room
         return jobs

@@ -3,7 +3,7 @@
 import time
 
 from .futures import Future, Waiter
-from .wire import Parcel
+from .wire import Content
 
 __all__ = ['Call']
 
@@ -14,8 +14,8 @@ class Call(Future):
     deadline: float | None = None
     sent = False
     number = 0
-    parcel: Parcel | None = None
-    holder: object = None  # connection that the parcel was packed for
+    content: Content | None = None
+    holder: object = None  # connection that the content was prepared for
 
     def __init__(self, client: Waiter, method: bytes, args: tuple, rows: int) -> None:
         self._waiter = client

@@ -18,16 +18,18 @@ from .jobs import Job, Outcome, failure
 from .links import Link
 from .loop import Loop
 from .methods import Method, Methods, Task
-from .packing import pack, unpack_value
+from .packing import prepare, unpack_value
 from .peers import Peer, Peers, Session
 from .reception import Reception
 from .security import Logbook
 from .slabs import SlabPool
-from .wire import REPEAT, Kind, Parcel, unpack
+from .wire import REPEAT, Kind, Parcel, make_frames, unpack
 
 __all__ = ['Exchange']
 
 log = logging.getLogger(__name__)
+
+REQUEST, REPLY, ERROR = Kind.REQUEST, Kind.REPLY, Kind.ERROR  # faster to look up
 
 
 class WireJob(Job):
@@ -37,17 +39,16 @@ class WireJob(Job):
     receiver: Peer | None = None  # for whom they were made
 
     def __init__(self, exchange: 'Exchange', peer: Peer, parcel: Parcel) -> None:
+        _, self.number, _, self.rows, places, schema, data, buffers, _, _ = parcel
         self._exchange = exchange
         self._parcel = parcel
         self._reader = peer.reader
         self.session = session = peer.session
         self.client = session.key
-        self.number = parcel.number
-        self.rows = parcel.rows
-        self.nbytes = parcel.nbytes
+        self.nbytes = len(data) + (sum(map(len, buffers)) if buffers else 0)
         self.arrived = time.monotonic()
-        if not parcel.places:
-            self.schema, self.data = parcel.schema, parcel.data
+        if not places:
+            self.schema, self.data = schema, data
 
     @property
     def request(self) -> Request:
@@ -131,7 +132,11 @@ class Exchange:
     def received(self, link: Link, frames: list) -> None:
         self._counts['numrecv'] += 1
         try:
-            self._dispatch(link, unpack(frames))
+            parcel = unpack(frames)
+            if parcel.kind == REQUEST and link.peer is not None:
+                self._request(link.peer, parcel)
+            else:
+                self._dispatch(link, parcel)
         except MessageError as e:
             self.broken(link, str(e))
 
@@ -150,10 +155,9 @@ class Exchange:
     # Messages.
 
     def _dispatch(self, link: Link, parcel: Parcel) -> None:
+        """Takes a message that is not a request, or comes too early."""
         peer = link.peer
-        if parcel.kind == Kind.REQUEST and peer is not None:
-            self._request(peer, parcel)
-        elif parcel.kind == Kind.HELLO:
+        if parcel.kind == Kind.HELLO:
             self._greet(link, parcel)
         elif peer is None:
             self._send(link, Parcel(Kind.UNKNOWN))
@@ -184,11 +188,10 @@ class Exchange:
         self._loop.call(functools.partial(self._send, link, parcel))
 
     def _request(self, peer: Peer, parcel: Parcel) -> None:
-        number = parcel.number
-        method = self._methods.get(parcel.method)
         job = WireJob(self, peer, parcel)
+        number, session = job.number, job.session
+        method = self._methods.get(parcel.method)
         with self._lock:
-            session = peer.session
             if number in session.running:
                 return  # A repeat of what is being served; the answer finds its way.
             outcome = self._stored(session, parcel) if session.stored else None
@@ -262,11 +265,11 @@ class Exchange:
 
     def pack_outcome(self, peer: Peer, number: int, outcome: Outcome) -> list:
         """The frames of a reply to a peer."""
-        kind = Kind.REPLY if outcome.ok else Kind.ERROR
+        kind = REPLY if outcome.ok else ERROR
         pool = self.pool if peer.maps_slabs else None
         limit = self._settings.max_message
-        parcel = pack(kind, outcome.value, number, b'', 0, pool, peer, limit)
-        return parcel.frames(0, self._epoch)
+        content = prepare(outcome.value, pool, peer, limit)
+        return make_frames(kind, content, number, self._epoch)
 
     def _end(self, jobs: list[WireJob], once: bool) -> list[WireJob]:
         """Takes note that jobs are done; returns those whose client moved."""

@@ -1,16 +1,18 @@
 """Job: one request on its way through a server, whatever the backend."""
 
 import abc
+import dataclasses
 import traceback
 from collections.abc import Hashable
-from typing import Any, NamedTuple
+from typing import Any
 
 from .interface import Request
 
 __all__ = ['Job', 'Outcome', 'failure']
 
 
-class Outcome(NamedTuple):
+@dataclasses.dataclass(slots=True)
+class Outcome:
     """What a handler returned, or the description of what it raised."""
 
     ok: bool

@@ -11,7 +11,7 @@ of a value is found by its signature, a flat list of keys, dtypes and shapes.
 
 import functools
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +44,7 @@ from .schemas import (
 
 __all__ = ['Encoded', 'decode', 'encode']
 
-COPIED = 4096  # bytes below which copying an array is the fastest
+COPIED = 32 * 1024  # bytes below which copying an array is the fastest
 CONTAINERS = ((Mapping, dict), (list, list), (tuple, tuple))
 OPENERS = {dict: b'd', list: b'l', tuple: b't'}
 MAX_CACHED_SIGNATURE = 512
@@ -69,7 +69,7 @@ def encode(value: Any) -> tuple[bytes, list, int, list[ndarray]]:
     data: list[Any] = []
     arrays: list[ndarray] = []
     try:
-        size = _add(value, MAX_DEPTH, signature, data, arrays, 0)
+        size = _add((value,), MAX_DEPTH, signature, data, arrays, 0)
         long = len(signature) > MAX_CACHED_SIGNATURE
         schema = (_write_schema if long else _cached_schema)(*signature)
     except (ValueError, struct.error) as e:  # lone surrogates, 4 GB of text
@@ -79,64 +79,56 @@ def encode(value: Any) -> tuple[bytes, list, int, list[ndarray]]:
     return schema, data, size + len(padding), arrays
 
 
-def decode(schema: Schema, data: Any, arrays: Sequence) -> Any:
+def decode(schema: Schema, data: Any, arrays: Sequence = ()) -> Any:
     """The value from its parsed schema, its data and the buffers of large arrays.
 
     Arrays are read-only views of `data`, which are bytes, and of `arrays`; nothing is
     copied.
     """
     root, size = schema
+    used = 0
     try:
         if size is not None:
-            ends, used, value = size, 0, _view(root, data)
+            (value,) = _views((root,), data)
         else:
             decoder = _Decoder(data, arrays)
             value = decoder.read(root)
-            ends, used = decoder.offset + -decoder.offset % ALIGN, decoder.index
+            size, used = decoder.offset + -decoder.offset % ALIGN, decoder.index
     except (struct.error, ValueError, TypeError, IndexError, MemoryError) as e:
         raise MessageError(f'The data do not fit their schema: {e}') from e
-    if ends != len(data) or used != len(arrays):
+    if size != len(data) or used != len(arrays):
         raise MessageError('The data are longer than their schema says.')
     return value
 
 
 def _add(
-    value: Any,
-    depth: int,
-    signature: list,
-    data: list,
-    arrays: list,
-    size: int,
-    code: int = ARRAY,
+    values: Iterable, depth: int, signature: list, data: list, arrays: list, size: int
 ) -> int:
-    """Adds a value to the lists; returns the size of all data so far."""
-    kind = type(value)
-    if kind is dict or kind is tuple or kind is list:
-        if depth == 0:
-            raise MessageError(f'Values may be nested {MAX_DEPTH} deep, not deeper.')
-        signature += (kind, len(value))
-        if kind is not dict:
-            for child in value:
-                size = _add(child, depth - 1, signature, data, arrays, size)
-            return size
-        for key, child in value.items():
-            if type(key) is not str:
-                signature.append(type(key))  # tells True from 1
-            signature.append(key)
-            size = _add(child, depth - 1, signature, data, arrays, size)
-        return size
-    if kind is not ndarray:
-        return _add_other(value, depth, signature, data, arrays, size)
-    signature += (code, value.dtype, value.shape)
-    nbytes = value.nbytes
-    if nbytes >= LARGE:
-        arrays.append(value)
-        return size
-    if padding := PADDING[size % ALIGN]:
-        data.append(padding)
-    # Joining copies anyway; taking the bytes first is faster for small ones only.
-    data.append(value.tobytes() if nbytes < COPIED else _joinable(value))
-    return size + len(padding) + nbytes
+    """Adds values to the lists; returns the size of all data so far."""
+    for value in values:
+        kind = type(value)
+        if kind is ndarray:
+            signature += (ARRAY, value.dtype, value.shape)
+            nbytes = value.nbytes
+            if nbytes >= LARGE:
+                arrays.append(value)
+                continue
+            if padding := PADDING[size % ALIGN]:
+                data.append(padding)
+            # Joining copies anyway; taking the bytes first is faster for small ones.
+            data.append(value.tobytes() if nbytes < COPIED else _joinable(value))
+            size += len(padding) + nbytes
+        elif kind is dict or kind is tuple or kind is list:
+            if depth == 0:
+                raise MessageError(f'Values may be nested {MAX_DEPTH} deep at most.')
+            signature += (kind, len(value))
+            if kind is dict:
+                signature += value  # its keys
+                value = value.values()
+            size = _add(value, depth - 1, signature, data, arrays, size)
+        else:
+            size = _add_other(value, depth, signature, data, arrays, size)
+    return size
 
 
 def _add_other(
@@ -145,18 +137,20 @@ def _add_other(
     """Adds what is neither a plain container nor an array of NumPy."""
     for base, plain in CONTAINERS:
         if isinstance(value, base):
-            return _add(plain(value), depth, signature, data, arrays, size)
+            return _add((plain(value),), depth, signature, data, arrays, size)
     if hasattr(value, '__array__'):
-        code = SCALAR if isinstance(value, np.generic) else ARRAY
-        array = np.asarray(value)
-        return _add(array, depth, signature, data, arrays, size, code)
+        at = len(signature)
+        size = _add((np.asarray(value),), depth, signature, data, arrays, size)
+        if isinstance(value, np.generic):
+            signature[at] = SCALAR
+        return size
     token, leaf = _plain(value)
     signature.append(token)
     data.append(leaf)
     return size + len(leaf)
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=512, typed=True)  # True and 1 are different keys
 def _cached_schema(*signature: Any) -> bytes:
     return _write_schema(*signature)
 
@@ -184,20 +178,18 @@ def _nodes(tokens: Iterator[Any]) -> Iterator[bytes]:
     else:
         count = next(tokens)
         yield OPENERS[token] + U32.pack(count)
-        for _ in range(count):
+        keys = [next(tokens) if token is dict else None for _ in range(count)]
+        for key in keys:
             if token is dict:
-                yield _key_schema(next(tokens), tokens)
+                yield _key_schema(key)
             yield from _nodes(tokens)
 
 
-def _key_schema(key: Any, tokens: Iterator[Any]) -> bytes:
+def _key_schema(key: Any) -> bytes:
     if isinstance(key, str):
         text = key.encode()
         return b's' + U32.pack(len(text)) + text
-    kind, key = key, next(tokens)
-    if issubclass(kind, str):
-        return _key_schema(str(key), tokens)
-    if issubclass(kind, int) and kind is not bool and _is_int64(key):
+    if isinstance(key, int) and type(key) is not bool and _is_int64(key):
         return b'i' + I64.pack(key)
     raise MessageError(f'Keys are text or integers, not {key!r}.')
 
@@ -236,18 +228,22 @@ def _sized(data: bytes) -> bytes:
     return U32.pack(len(data)) + data
 
 
-def _view(node: Leaf | Branch, data: Any) -> Any:
-    """The value of a schema with small arrays only."""
-    if type(node) is Leaf:
-        kind, dtype, shape, _, offset = node
-        array = ndarray(shape, dtype, data, offset)
-        return array if kind == ARRAY else array[()]
-    assert isinstance(node, Branch)
-    kind, keys, children = node
-    values = [_view(child, data) for child in children]
-    if kind == DICT:
-        return dict(zip(keys, values, strict=True))
-    return values if kind == LIST else tuple(values)
+def _views(nodes: tuple, data: Any) -> list:
+    """The values of nodes of a schema with small arrays only."""
+    values: list[Any] = []
+    for node in nodes:
+        if type(node) is Leaf:
+            kind, dtype, shape, _, offset = node
+            value = ndarray(shape, dtype, data, offset)
+            values.append(value if kind == ARRAY else value[()])
+        else:
+            kind, keys, children = node
+            parts = _views(children, data)
+            if kind == DICT:
+                values.append(dict(zip(keys, parts, strict=True)))
+            else:
+                values.append(parts if kind == LIST else tuple(parts))
+    return values
 
 
 class _Decoder:

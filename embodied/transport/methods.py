@@ -94,6 +94,7 @@ class Methods:
         self._batched: list[Method] = []
         self._threads: list[threading.Thread] = []
         self._closing = False
+        self._grown = False  # rows came that no batch was looked for yet
         self._lock = threading.Lock()  # of batchers and of the order of postfns
         self.on_failure: Callable[[Exception], None] = lambda error: None
 
@@ -148,14 +149,26 @@ class Methods:
 
     def submit(self, method: Method, job: Job) -> None:
         """Queues a job; a MessageError means that it can never run."""
-        if method.batcher is None:
-            self._begin(method, [job])
-        else:
+        if method.batcher is not None:
             with self._lock:
                 method.batcher.add(job)
-                self._dispatch(method)
+            self._grown = True
+            return
+        self._begin(method, [job])
         if not method.workers:
             self._run_here(method)
+
+    def settle(self) -> bool:
+        """Begins batches that are due since rows were submitted.
+
+        Once per turn of the I/O thread: a worker that gets its batch while that reads
+        the rest would take the interpreter from it at every system call. Returns
+        whether batches ran right here, whose replies may have used any socket.
+        """
+        if not self._grown:
+            return False
+        self._grown = False
+        return self.run_due()
 
     def finished(self, task: Task) -> None:
         """To be called after the replies of a posted task were handed over."""
@@ -198,13 +211,16 @@ class Methods:
                 first = min(first, due)
         return first
 
-    def run_due(self) -> None:
+    def run_due(self) -> bool:
+        """Begins batches that are due; whether some ran in this thread."""
+        ran = False
         with self._lock:
             for method in self._batched:
                 self._dispatch(method)
         for method in self._batched:
             if not method.workers:
-                self._run_here(method)
+                ran |= self._run_here(method)
+        return ran
 
     def queued(self) -> int:
         """Requests that wait for a worker."""
@@ -238,10 +254,13 @@ class Methods:
                 return
             self._run(task)
 
-    def _run_here(self, method: Method) -> None:
+    def _run_here(self, method: Method) -> bool:
         """Runs all tasks of a method without workers, in the I/O thread."""
+        ran = False
         while method.tasks.qsize():
             self._run(method.tasks.get())
+            ran = True
+        return ran
 
     def _run(self, task: Task) -> None:
         task.run()

@@ -10,9 +10,9 @@ from .errors import MessageError
 from .messages import Encoded, decode, encode
 from .schemas import parse_schema
 from .slabs import SlabPool, SlabReader
-from .wire import INLINE, MAX_PLACES, Parcel, Place
+from .wire import INLINE, MAX_PLACES, Content, Parcel, Place
 
-__all__ = ['pack', 'unpack_value']
+__all__ = ['pack', 'prepare', 'unpack_value']
 
 
 def pack(
@@ -23,36 +23,46 @@ def pack(
     rows: int = 0,
     pool: SlabPool | None = None,
     holder: Hashable = None,
-    limit: int = sys.maxsize,
 ) -> Parcel:
-    """A parcel with a value; large arrays go to slabs of `pool`, or inline.
+    """A parcel with a value, see `prepare`."""
+    places, schema, data, buffers = prepare(value, pool, holder)
+    return Parcel(kind, number, method, rows, places, schema, data, buffers)
+
+
+def prepare(
+    value: Any,
+    pool: SlabPool | None = None,
+    holder: Hashable = None,
+    limit: int = sys.maxsize,
+) -> Content:
+    """A value ready to be sent; large arrays go to slabs of `pool`, or inline.
 
     The value may be encoded already. No frame may exceed `limit` bytes: the peer
     would hang up, again and again.
     """
     schema, data, size, arrays = value if type(value) is Encoded else encode(value)
     if not arrays and size <= limit:
-        return Parcel(kind, number, method, rows, (), schema, data)
+        return (), schema, data, ()
     _check_sizes(size, arrays, limit)
     places = pool.place(arrays, holder) if pool else None
     if places is not None:
-        return Parcel(kind, number, method, rows, places, schema, data)
+        return places, schema, data, ()
     places = tuple(Place(INLINE, 0, 0, 0, array.nbytes) for array in arrays)
-    buffers = tuple(_raw(array) for array in arrays)
-    return Parcel(kind, number, method, rows, places, schema, data, buffers)
+    return places, schema, data, tuple(_raw(array) for array in arrays)
 
 
 def unpack_value(parcel: Parcel, reader: SlabReader | None = None) -> Any:
     """The value of a parcel; arrays are read-only views of what arrived."""
-    schema = parse_schema(parcel.schema)
-    if not parcel.places:
-        return decode(schema, parcel.data, ())
-    buffers = list(parcel.buffers)
-    if len(buffers) < len(parcel.places):
+    _, _, _, _, places, text, data, inline, _, _ = parcel
+    schema = parse_schema(text)
+    if not places:
+        return decode(schema, data)
+    buffers = list(inline)
+    if len(buffers) < len(places):
         if reader is None:
             raise MessageError('Arrays in slabs from a peer that did not offer any.')
-        buffers = reader.open(parcel.places, buffers)
-    return decode(schema, parcel.data, buffers)
+        buffers = reader.open(places, buffers)
+    return decode(schema, data, buffers)
 
 
 def _check_sizes(size: int, arrays: list[np.ndarray], limit: int) -> None:

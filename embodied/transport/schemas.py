@@ -61,11 +61,7 @@ class Schema(NamedTuple):
 
 def parse_schema(schema: bytes) -> Schema:
     """Checks and parses the schema of a message."""
-    if len(schema) <= MAX_CACHED_SCHEMA:
-        return _parse_cached(schema)
-    if len(schema) > MAX_SCHEMA:
-        raise MessageError(f'Schema of {len(schema)} bytes, allowed are {MAX_SCHEMA}.')
-    return _parse(schema)
+    return (_parse_cached if len(schema) <= MAX_CACHED_SCHEMA else _parse)(schema)
 
 
 @functools.lru_cache(maxsize=512)
@@ -74,6 +70,8 @@ def _parse_cached(schema: bytes) -> Schema:
 
 
 def _parse(schema: bytes) -> Schema:
+    if len(schema) > MAX_SCHEMA:
+        raise MessageError(f'Schema of {len(schema)} bytes, allowed are {MAX_SCHEMA}.')
     parser = _Parser(schema)
     try:
         root = parser.node(MAX_DEPTH)

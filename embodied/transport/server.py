@@ -87,6 +87,7 @@ class WireServer(Server):
     def start(self, block: bool = True) -> None:
         assert self._thread is None, 'A server starts once.'
         self._open()
+        self._loop.add_settler(self._methods.settle)  # after those that receive
         self._methods.start()
         self._thread = threading.Thread(
             target=self._run, name=f'{self._name}-io', daemon=True

@@ -56,20 +56,20 @@ class UnixLine(Line):
         return True
 
     def receive(self) -> list[list]:
-        messages: list[list] = []
         # A read may end in the middle of a message.
-        while not messages and self._stream is not None:
+        while (stream := self._stream) is not None:
             try:
-                messages = self._stream.receive(self._scratch)
+                if messages := stream.receive(self._scratch):
+                    return messages
             except (EOFError, MessageError):
                 self._lose()
             except BlockingIOError:
                 break
-        return messages
+        return []
 
     def wait(self, timeout: float | None) -> None:
         ready = self._poller.poll(None if timeout is None else 1000 * timeout)
-        if ready and ready[0] == self._mail_event:  # It was registered first.
+        if self._mail_event in ready:
             self._mail.take()
 
     def wake(self) -> None:

@@ -9,6 +9,7 @@ import functools
 import math
 import select
 import socket
+import threading
 import time
 
 from . import unix_socket
@@ -36,11 +37,23 @@ class UnixLink(Link):
         self.stream = Stream(sock, MAX_HELLO, MAX_HELLO)
         self.open = True
         self._port = port
+        self._lock = threading.Lock()  # of sending
 
     def send(self, frames: list) -> None:
         # Failures are noticed by the loop, which reads the end of the connection.
-        if self.stream.send(frames) and self.stream.unsent:
+        with self._lock:
+            sent = self.stream.send(frames)
+        if sent and self.stream.unsent:
             self._port.loop.call(functools.partial(self._port.await_room, self))
+
+    def flush(self) -> bool:
+        """Sends more of what is unsent; False when the peer is gone."""
+        with self._lock:
+            return self.stream.flush()
+
+    def hang_up(self) -> None:
+        with self._lock:
+            self.stream.close()
 
     def close(self) -> None:
         self._port.drop(self)
@@ -82,7 +95,7 @@ class UnixPort(Port):
         self._listener.close()
         self._flush_all(time.monotonic() + grace)
         for link in self._links:
-            link.stream.close()
+            link.hang_up()
         self._release()
 
     # Clock: peers that do not say who they are, and pauses of letting in.
@@ -118,7 +131,7 @@ class UnixPort(Port):
         link.open = False
         self._links.discard(link)
         self.loop.remove(link.stream.fd)
-        link.stream.close()
+        link.hang_up()
         self._host.lost(link)
 
     def _accept(self, events: int) -> None:
@@ -144,7 +157,7 @@ class UnixPort(Port):
 
     def _ready(self, link: UnixLink, events: int) -> None:
         stream = link.stream
-        if events & OUT and stream.flush() and not stream.unsent:
+        if events & OUT and link.flush() and not stream.unsent:
             self.loop.change(stream.fd, IN)
         if not events & ~OUT:
             return
@@ -170,13 +183,13 @@ class UnixPort(Port):
             self._reserved.close()
 
     def _flush_all(self, deadline: float) -> None:
-        waiting = {x.stream.fd: x.stream for x in self._links if x.stream.unsent}
+        waiting = {x.stream.fd: x for x in self._links if x.stream.unsent}
         poller = select.poll()
         for fd in waiting:
             poller.register(fd, OUT)
         while waiting and (left := deadline - time.monotonic()) > 0:
             for fd, _ in poller.poll(1000 * left):
-                stream = waiting[fd]
-                if not stream.flush() or not stream.unsent:
+                link = waiting[fd]
+                if not link.flush() or not link.stream.unsent:
                     poller.unregister(fd)
                     del waiting[fd]

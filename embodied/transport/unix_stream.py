@@ -9,7 +9,6 @@ before anything is made room for.
 import collections
 import socket
 import struct
-import threading
 
 from . import wire
 from .errors import MessageError
@@ -17,14 +16,15 @@ from .errors import MessageError
 __all__ = ['SCRATCH', 'Stream']
 
 SIZE = struct.Struct('<I')
+SIZE_BYTES = SIZE.size
 SCRATCH = 256 * 1024  # bytes read at once; smaller messages need one system call
-SMALLEST = SIZE.size + wire.HEADER.size
-PLACES_AT = SIZE.size + wire.COUNTS_AT + 1  # where the number of large arrays is
+SMALLEST = SIZE_BYTES + wire.HEADER.size
+START = struct.Struct('<I6xH')  # the size, and the number of large arrays
 MOST_PIECES = 512  # of one system call, the kernel takes 1024
 
 
 class Stream:
-    """One end of a connection. Any thread may send, one at a time receives."""
+    """One end of a connection. One thread at a time sends, one receives."""
 
     def __init__(self, sock: socket.socket, limit: int, total: int) -> None:
         sock.setblocking(False)
@@ -33,7 +33,6 @@ class Stream:
         self.total = total  # bytes of all large arrays of a message
         self.unsent = 0  # bytes that did not fit into the socket yet
         self._sock = sock
-        self._lock = threading.Lock()  # of sending
         self._backlog: collections.deque[memoryview] = collections.deque()
         self._start = b''  # of a size, when only a part of it has arrived
         self._frames: list = []  # of the message that is arriving
@@ -43,38 +42,35 @@ class Stream:
 
     def send(self, frames: list) -> bool:
         """Sends or keeps frames for `flush`; False when the peer is gone."""
-        head = frames[0]
-        pieces = [SIZE.pack(len(head)), *frames]
-        with self._lock:
-            if self.unsent or len(pieces) > MOST_PIECES:
-                self._keep(pieces, 0)
-                return True
+        size = len(frames[0])
+        pieces = [SIZE.pack(size), *frames]
+        sent = 0
+        if not self.unsent and len(pieces) <= MOST_PIECES:
             try:
                 sent = self._sock.sendmsg(pieces)
             except BlockingIOError:
                 sent = 0
             except OSError:
                 return False
-            if len(pieces) > 2 or sent != SIZE.size + len(head):
-                self._keep(pieces, sent)
+        if sent != SIZE_BYTES + size or len(pieces) > 2:
+            self._keep(pieces, sent)
         return True
 
     def flush(self) -> bool:
         """Sends more of what was kept; False when the peer is gone."""
-        with self._lock:
-            while self._backlog:
-                pieces = [*self._backlog][:MOST_PIECES]
-                try:
-                    sent = self._sock.sendmsg(pieces)
-                except BlockingIOError:
-                    return True
-                except OSError:
-                    return False
-                self.unsent -= sent
-                while self._backlog and sent >= len(self._backlog[0]):
-                    sent -= len(self._backlog.popleft())
-                if sent:
-                    self._backlog[0] = self._backlog[0][sent:]
+        while self._backlog:
+            pieces = [*self._backlog][:MOST_PIECES]
+            try:
+                sent = self._sock.sendmsg(pieces)
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            self.unsent -= sent
+            while self._backlog and sent >= len(self._backlog[0]):
+                sent -= len(self._backlog.popleft())
+            if sent:
+                self._backlog[0] = self._backlog[0][sent:]
         return True
 
     def receive(self, scratch: memoryview) -> list[list]:
@@ -86,21 +82,18 @@ class Stream:
         if self._frames or self._start or self._piece is not None:
             return self._receive_rest(scratch)
         count = self._read(scratch)
-        if (
-            count >= SMALLEST
-            and SIZE.unpack_from(scratch)[0] == count - SIZE.size
-            and scratch[PLACES_AT] == 0 == scratch[PLACES_AT + 1]
-        ):  # one whole message of one frame, the usual case
-            return [[bytes(scratch[SIZE.size : count])]]
+        if count >= SMALLEST:
+            size, places = START.unpack_from(scratch)
+            if size == count - SIZE_BYTES and not places:
+                return [[bytes(scratch[SIZE_BYTES:count])]]  # the usual case
         messages: list[list] = []
         self._parse(scratch[:count], messages)
         return messages
 
     def close(self) -> None:
-        with self._lock:
-            self._sock.close()
-            self._backlog.clear()
-            self.unsent = 0
+        self._sock.close()
+        self._backlog.clear()
+        self.unsent = 0
 
     def hang_up(self) -> None:
         """Ends the connection for both sides; whoever receives is told."""
@@ -152,12 +145,12 @@ class Stream:
         while at < end:
             if self._sizes:
                 size = self._sizes.pop()
-            elif end - at < SIZE.size:
+            elif end - at < SIZE_BYTES:
                 self._start = bytes(data[at:])
                 return
             else:
                 (size,) = SIZE.unpack_from(data, at)
-                at += SIZE.size
+                at += SIZE_BYTES
                 if size > self.limit:
                     raise MessageError(f'A frame of {size} bytes is announced.')
             if end - at >= size:

@@ -5,6 +5,7 @@ frame 1.. large arrays that travel inline, in the order of their places
 """
 
 import struct
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .errors import MessageError
@@ -13,17 +14,20 @@ __all__ = [
     'INLINE',
     'MAX_HEAD',
     'MAX_PLACES',
+    'Content',
     'Kind',
     'Parcel',
     'Place',
     'REPEAT',
     'inline_sizes',
+    'make_frames',
     'unpack',
 ]
 
-MAGIC = b'DP'
 VERSION = 1
-HEADER = struct.Struct('<2sBBBBHIIQQ')
+MAGIC = b'DP' + bytes([VERSION])
+HEADER = struct.Struct('<3sBBBHIIQQ')
+HEADER_SIZE = HEADER.size
 COUNTS = struct.Struct('<BH')  # the part of it that `inline_sizes` needs
 COUNTS_AT = 5
 PLACE = struct.Struct('<IIQQQ')
@@ -57,6 +61,11 @@ class Place(NamedTuple):
     nbytes: int
 
 
+# A value ready to be sent: places of large arrays, schema, pieces of the data, and the
+# frames after the first one. A plain tuple, since every call makes some.
+Content = tuple[tuple[Place, ...], bytes, Sequence, tuple]
+
+
 class Parcel(NamedTuple):
     """A message. `buffers` are the inline frames after the first one."""
 
@@ -73,31 +82,32 @@ class Parcel(NamedTuple):
 
     def frames(self, flags: int = 0, mark: int = 0, number: int = 0) -> list:
         """What to send, with what is only known at the moment of sending."""
-        _, own, method, rows, places, schema, data, buffers, _, _ = self
-        header = HEADER.pack(
-            MAGIC,
-            VERSION,
-            self.kind,
-            flags,
-            len(method),
-            len(places),
-            rows,
-            len(schema),
-            number or own,
-            mark,
-        )
-        if not places:
-            padding = PADDING[(HEADER.size + len(method) + len(schema)) % ALIGN]
-            return [b''.join((header, method, schema, padding, *data))]
-        packed = b''.join([PLACE.pack(*place) for place in places])
-        size = HEADER.size + len(method) + len(packed) + len(schema)
-        padding = PADDING[size % ALIGN]
-        return [b''.join((header, method, packed, schema, padding, *data)), *buffers]
+        kind, own, method, rows, places, schema, data, buffers, _, _ = self
+        content = places, schema, data, buffers
+        return make_frames(kind, content, number or own, mark, flags, method, rows)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of a message that arrived, roughly."""
-        return len(self.data) + (sum(map(len, self.buffers)) if self.buffers else 0)
+
+def make_frames(
+    kind: int,
+    content: Content,
+    number: int,
+    mark: int,
+    flags: int = 0,
+    method: bytes = b'',
+    rows: int = 0,
+) -> list:
+    """The frames of a message."""
+    places, schema, data, buffers = content
+    size = len(schema)
+    header = HEADER.pack(
+        MAGIC, kind, flags, len(method), len(places), rows, size, number, mark
+    )
+    size += HEADER_SIZE + len(method)
+    if not places:
+        return [b''.join((header, method, schema, PADDING[size % ALIGN], *data))]
+    packed = b''.join([PLACE.pack(*place) for place in places])
+    padding = PADDING[(size + len(packed)) % ALIGN]
+    return [b''.join((header, method, packed, schema, padding, *data)), *buffers]
 
 
 def inline_sizes(head: bytes) -> list[int]:
@@ -120,30 +130,33 @@ def unpack(frames: list) -> Parcel:
     """Checks lengths and kinds; the schema is left to whoever needs the value."""
     head = frames[0]
     try:
-        magic, version, kind, flags, length, count, rows, size, number, mark = (
+        magic, kind, flags, length, count, rows, size, number, mark = (
             HEADER.unpack_from(head)
         )
     except struct.error as e:
         raise MessageError(f'Not a message of ours: {len(head)} bytes.') from e
-    if magic != MAGIC or version != VERSION:
-        raise MessageError(
-            f'Not a message of protocol {VERSION}: {magic!r}, version {version}.'
-        )
-    offset = HEADER.size + length
-    start = offset + count * PLACE.size
-    ends = start + size
-    if not 0 < kind <= LAST_KIND or count > MAX_PLACES or ends > len(head):
-        raise MessageError('Broken header.')
+    if magic != MAGIC:
+        raise MessageError(f'Not a message of protocol {VERSION}: {magic!r}.')
+    start = offset = HEADER_SIZE + length
     places: tuple[Place, ...] = ()
     buffers: tuple = ()
     if count or len(frames) > 1:
-        starts = range(offset, start, PLACE.size)
-        places = tuple([Place(*PLACE.unpack_from(head, at)) for at in starts])
+        start += count * PLACE.size
+        places = _unpack_places(head, offset, start)
         buffers = tuple(frames[1:])
         if len(buffers) != sum([place.slab == INLINE for place in places]):
             raise MessageError('The number of frames differs from the header.')
-    method, schema = head[HEADER.size : offset], head[start:ends]
+    ends = start + size
+    if not 0 < kind <= LAST_KIND or ends > len(head):
+        raise MessageError('Broken header.')
+    method, schema = head[HEADER_SIZE:offset], head[start:ends]
     data = memoryview(head)[ends + -ends % ALIGN :]
-    return Parcel(
-        kind, number, method, rows, places, schema, data, buffers, flags, mark
-    )
+    fields = kind, number, method, rows, places, schema, data, buffers, flags, mark
+    return tuple.__new__(Parcel, fields)  # twice as fast as to call the class
+
+
+def _unpack_places(head: bytes, start: int, stop: int) -> tuple[Place, ...]:
+    if stop > len(head) or stop - start > MAX_PLACES * PLACE.size:
+        raise MessageError('Broken header.')
+    starts = range(start, stop, PLACE.size)
+    return tuple([Place(*PLACE.unpack_from(head, at)) for at in starts])

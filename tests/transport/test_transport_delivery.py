@@ -92,8 +92,8 @@ def test_without_resend_a_lost_server_ends_the_calls(backend, child, connect, ad
 
 def lose_connection(client):
     """Cuts the wire of a client as a network would, then lets it come back."""
-    with client._line.lock:
-        client._line.reconnect()
+    with client._caller._line.lock:
+        client._caller._line.reconnect()
 
 
 def test_a_repeated_request_gets_the_stored_reply(serve, connect):
