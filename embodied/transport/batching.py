@@ -17,9 +17,9 @@ __all__ = ['Batcher', 'run_batch']
 class Batcher:
     """Queue of one batched method. One thread at a time touches it."""
 
-    def __init__(self, batch: int, max_wait: float) -> None:
+    def __init__(self, batch: int, max_wait: float | Callable[[], float]) -> None:
         self._batch = batch
-        self._max_wait = max_wait
+        self._max_wait = max_wait if callable(max_wait) else lambda: max_wait
         self._queue: collections.deque[Job] = collections.deque()
         self._rows = 0
         self._users: set[Hashable] = set()
@@ -43,7 +43,7 @@ class Batcher:
 
     def deadline(self) -> float | None:
         """When the oldest row has waited long enough."""
-        return self._queue[0].arrived + self._max_wait if self._queue else None
+        return self._queue[0].arrived + self._max_wait() if self._queue else None
 
     def take(self, now: float) -> list[Job]:
         """The next batch if it is due: full, everyone waiting, or out of time."""
@@ -52,7 +52,7 @@ class Batcher:
         if not (
             self._rows >= self._batch
             or self._users <= {job.client for job in self._queue}
-            or now >= self._queue[0].arrived + self._max_wait
+            or now >= self._queue[0].arrived + self._max_wait()
         ):
             return []
         jobs: list[Job] = []

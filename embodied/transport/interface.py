@@ -96,15 +96,16 @@ class Server(abc.ABC):
         workfn: Callable,
         postfn: Callable | None = None,
         batch: int = 1,
-        max_wait: float = MAX_WAIT,
+        max_wait: float | Callable[[], float] = MAX_WAIT,
         workers: int = 1,
         once: bool = False,
     ) -> None:
         """Serves calls of many clients by one `workfn` over [rows, ...] arrays.
 
         A batch is dispatched when `batch` rows wait, when every client that uses the
-        method waits, or `max_wait` seconds after its first row. With `workers=0` it
-        runs in the I/O thread, for handlers that return at once.
+        method waits, or `max_wait` seconds after its first row; a function may tell
+        these seconds anew each time. With `workers=0` it runs in the I/O thread, for
+        handlers that return at once.
         """
 
     @abc.abstractmethod

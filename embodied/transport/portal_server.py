@@ -125,7 +125,7 @@ class PortalServer(Server):
         workfn: Callable,
         postfn: Callable | None = None,
         batch: int = 1,
-        max_wait: float = MAX_WAIT,
+        max_wait: float | Callable[[], float] = MAX_WAIT,
         workers: int = 1,
         once: bool = False,
     ) -> None:

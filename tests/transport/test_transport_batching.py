@@ -75,6 +75,19 @@ def test_a_partial_batch_goes_when_its_oldest_row_waited_long_enough():
     assert clients_of(batcher.take(7.0)) == ['a']
 
 
+def test_how_long_to_wait_may_change():
+    waits = [2.0]
+    batcher = Batcher(batch=10, max_wait=lambda: waits[0])
+    for client in 'ab':
+        batcher.add(FakeJob(client, 0, 0.0))
+    batcher.take(0.0)
+    batcher.add(FakeJob('a', 0, 5.0))
+    waits[0] = 3.0
+    assert batcher.deadline() == 8.0
+    assert batcher.take(7.9) == []
+    assert clients_of(batcher.take(8.0)) == ['a']
+
+
 def test_rows_of_many_clients_run_as_one_batch(backend, serve, connect):
     sizes = []
 

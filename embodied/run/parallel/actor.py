@@ -34,6 +34,7 @@ __all__ = ['Actor', 'Record', 'parallel_actor']
 
 ACT: dict[base.Mode, str] = {'train': 'act', 'eval': 'act_eval'}
 FAREWELL = 5.0  # seconds for workers to come and be told that the run is over
+MOST_PATIENCE = 0.05  # seconds; the first policy call compiles
 
 
 def parallel_actor(
@@ -100,6 +101,8 @@ class Actor:
         self._replay = replay
         self._session = session
         self._rows_limit = settings.rows_limit
+        self._max_wait = settings.max_wait
+        self._policy_seconds = 0.0  # of the last call
         self._eval_every = settings.eval_every
         filming = Filming(
             settings.film_every, settings.film_frames, settings.episode_timeout
@@ -134,7 +137,7 @@ class Actor:
         visible = {k: v for k, v in obs.items() if not k.startswith('log/')}
         begin = time.perf_counter()
         acts, outs = self._policy(rows.slots, rows.renewed, visible, mode)
-        seconds = time.perf_counter() - begin
+        seconds = self._policy_seconds = time.perf_counter() - begin
         reset = obs['is_last'] | ~rows.admitted
         if reset.any():
             acts = {k: zero_where(reset, v) for k, v in acts.items()}
@@ -142,6 +145,15 @@ class Actor:
         vitals().advance()
         trans = {**obs, **acts, **outs}
         return answer, Record(mode, trans, rows, origin['serial'], seconds)
+
+    def patience(self) -> float:
+        """Seconds that a policy call waits for the rows of the other environments.
+
+        Rows that come too late wait for a whole further call, so waiting as long as a
+        call takes costs at most what it saves. Beside a learner that keeps the device
+        busy calls are slow, and otherwise each would serve half of the environments.
+        """
+        return max(self._max_wait, min(self._policy_seconds, MOST_PATIENCE))
 
     def record(self, record: Record | None) -> None:
         """Passes transitions on to replay, which may take its time, and to the logger.
@@ -261,7 +273,7 @@ def _bind(
             functools.partial(_serve, actor, mode, fail),
             actor.record,
             batch=settings.rows_limit,
-            max_wait=settings.max_wait,
+            max_wait=actor.patience,
             workers=settings.actor_threads,
             once=True,
         )

@@ -98,6 +98,25 @@ def test_transitions_are_stored_with_actions_and_latents_but_no_logs(stage):
         assert [row['latent'] for _, row in own] == [0.0, 10.0, 20.0]
 
 
+def test_a_call_waits_for_others_as_long_as_the_last_one_took_within_bounds(stage):
+    class Slow(CountingAgent):
+        seconds = 0.0
+
+        def policy(self, *args, **kwargs):
+            threading.Event().wait(self.seconds)
+            return super().policy(*args, **kwargs)
+
+    agent = Slow()
+    stage = stage(agent=agent, max_wait=0.02)
+    assert stage.actor.patience() == 0.02
+    for step, (seconds, shortest, longest) in enumerate(
+        [(0.0, 0.02, 0.05), (0.03, 0.03, 0.05), (0.1, 0.05, 0.05)]
+    ):
+        agent.seconds = seconds
+        stage.play((0, step))
+        assert shortest <= stage.actor.patience() <= longest
+
+
 def test_the_last_step_has_a_zero_action_and_asks_for_a_reset(stage):
     stage = stage()
     for step in range(3):
