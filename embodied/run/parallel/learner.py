@@ -137,7 +137,7 @@ class Learner:
     def batches(self) -> Iterator[Any]:
         """Batches on the device, until the session ends."""
         stream = iter(self.agent.stream(self.peers.train))
-        if not self.settings.deterministic:
+        if self.settings.moves_ahead:
             # Moving a batch takes the host about as long as half an update.
             stream = Ahead(stream)
         while not self.interrupted:

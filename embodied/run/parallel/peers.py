@@ -27,7 +27,8 @@ class Peers:
             client, method, ahead, settings.batch_size
         )
         self._batches = connect(self._addr, 'batches')
-        self.train = fetch(self._batches, 'sample_batch_train', settings.prefetch)
+        ahead = settings.prefetch - settings.moves_ahead
+        self.train = fetch(self._batches, 'sample_batch_train', ahead)
         client = connect(self._addr, 'reports')
         self.report = fetch(client, 'sample_batch_report', REPORTS_AHEAD)
         client = connect(self._addr, 'eval reports')

@@ -86,6 +86,11 @@ class ParallelSettings(Settings):
         return self.actor_batch if self.actor_batch > 0 else MOST_ROWS
 
     @property
+    def moves_ahead(self) -> bool:
+        """Whether one of the batches that are fetched ahead is moved to the device."""
+        return self.prefetch > 1 and not self.deterministic
+
+    @property
     def workers(self) -> list[WorkerPlan]:
         """How the environments are spread over worker processes."""
         return self.plan_workers()
