@@ -19,7 +19,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -195,6 +195,7 @@ def run(
     kind: type['PlayingEnv'],
     filled: bool = False,
     train_ratio: float = HARDLY,
+    make_agent: Callable[['Folder'], Any] | None = None,
 ) -> Seen:
     """Runs `combined` until a thread of ours has seen enough."""
     with tempfile.TemporaryDirectory() as name:
@@ -213,7 +214,7 @@ def run(
         observer = Observer(folder, options.seconds)
         observer.start()
         parallel.combined(
-            bind(TrivialAgent, folder),
+            bind(make_agent or TrivialAgent, folder),
             bind(make_replay, filled),
             bind(make_replay, False),
             bind(kind, folder),
