@@ -20,6 +20,7 @@ from ...transport import (
     current_requests,
 )
 from ..filming import Filming
+from .directory import directory
 from .inserts import Inserts, Progress
 from .journal import Journal
 from .links import make_client, make_server
@@ -33,7 +34,9 @@ from .vitals import vitals
 __all__ = ['Actor', 'Record', 'parallel_actor']
 
 ACT: dict[base.Mode, str] = {'train': 'act', 'eval': 'act_eval'}
-FAREWELL = 5.0  # seconds for workers to come and be told that the run is over
+FAREWELL = (
+    5.0  # seconds for workers to be told that the run is over, and for the logger
+)
 MOST_PATIENCE = 0.05  # seconds; the first policy call compiles
 
 
@@ -45,6 +48,7 @@ def parallel_actor(
     session = Session.of(barrier)
     ends: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
     with contextlib.ExitStack() as stack:
+        stack.enter_context(session.acting())
         replay = make_client(settings.replay_addr, 'actor', settings)
         stack.callback(replay.close)
         transitions, metrics = _outbox('tran', settings), _outbox('add', settings)
@@ -107,6 +111,7 @@ class Actor:
         filming = Filming(
             settings.film_every, settings.film_frames, settings.episode_timeout
         )
+        self._outboxes = (transitions, metrics)
         self._inserts = {mode: Inserts(replay, mode) for mode in ACT}
         self._journals = {
             mode: Journal(mode, transitions, metrics, filming, settings.log_every)
@@ -220,9 +225,14 @@ class Actor:
             self._change.wait_for(gone, timeout)
 
     def close(self) -> None:
-        """Sends the last entries of the journals, when nothing is recorded any more."""
+        """Sends the last entries of the journals, when nothing is recorded any more,
+        and waits a while for the logger to take all that was sent."""
         for journal in self._journals.values():
             journal.close(self._session.steps)
+        seconds = 0.0 if directory().has_lost('logger') else FAREWELL
+        deadline = time.monotonic() + seconds
+        for outbox in self._outboxes:
+            outbox.flush(max(0.0, deadline - time.monotonic()))
 
     def _insert(
         self,

@@ -15,7 +15,6 @@ __all__ = ['Journal']
 FOLLOWED = ('reward', 'is_first', 'is_last')
 FULL_ROWS = 256  # transitions per message, unless an episode ends
 FULL_SECONDS = 1.0  # age of the oldest of them
-FLUSH_SECONDS = 1.0  # for the logger to take the last messages
 
 
 class Journal:
@@ -74,11 +73,9 @@ class Journal:
             self._metrics.put(self._summary(), self._prefix, steps)
 
     def close(self, steps: int) -> None:
-        """Sends the rest and waits a while for the logger to take it."""
+        """Sends the rest."""
         if self._lines:
             self._send_lines(steps)
-        for outbox in (self._transitions, self._metrics):
-            outbox.flush(FLUSH_SECONDS)
 
     def _full(self, is_last: base.Array) -> bool:
         rows = sum(len(line['envid']) for line in self._lines)

@@ -23,6 +23,8 @@ from .vitals import COMPILING, SAVING, vitals
 
 __all__ = ['Learner', 'parallel_learner']
 
+ACTOR_FAREWELL = 12.0  # seconds for the actor to tell the logger of the last episodes
+
 
 def parallel_learner(
     agent: base.Agent, barrier: threading.Barrier, args: Mapping[str, Any]
@@ -245,6 +247,7 @@ class Learner:
     def dismiss(self, reason: str) -> None:
         """Tells the others, after the last save: until then they are needed."""
         self.session.stop(reason)
+        self.session.await_actor(ACTOR_FAREWELL)
         self.peers.finish(self.session.steps)
 
     def save(self) -> dict[str, Any]:

@@ -4,7 +4,9 @@ The actor and the learner are given one barrier; the session travels on it, so t
 whoever starts the two threads with a plain `threading.Barrier(2)` need not know of it.
 """
 
+import contextlib
 import threading
+from collections.abc import Iterator
 
 from .vitals import vitals
 
@@ -28,6 +30,8 @@ class Session:
         self.reason = ''  # why it stopped: STEPS, DURATION, FAILURE or a signal
         self._heard = False
         self._stopped = threading.Event()
+        self._silent = threading.Event()  # the actor tells nobody anything any more
+        self._silent.set()
         self._lock = threading.Lock()
 
     @classmethod
@@ -61,3 +65,16 @@ class Session:
     def wait(self, timeout: float | None = None) -> bool:
         """Blocks until the session is stopped; False after `timeout` seconds."""
         return self._stopped.wait(timeout)
+
+    @contextlib.contextmanager
+    def acting(self) -> Iterator[None]:
+        """To be held until the logger knows what the actor has to tell."""
+        self._silent.clear()
+        try:
+            yield
+        finally:
+            self._silent.set()
+
+    def await_actor(self, timeout: float) -> bool:
+        """Blocks until acting is over, if it has begun; False after so many seconds."""
+        return self._silent.wait(timeout)

@@ -261,6 +261,18 @@ def test_a_silent_logger_does_not_hold_up_acting(stage):
     assert metrics[-1]['batch_rows'] == 1
 
 
+def test_the_actor_ends_when_a_late_logger_knows_of_all_episodes(stage):
+    stage = stage()
+    stage.peers.open['tran'].clear()
+    for step in range(8):
+        stage.play((0, step % 4))
+    closing = Worker(stage.actor.close)
+    assert is_waiting(closing)
+    stage.peers.open['tran'].set()
+    closing.join()
+    assert len(stage.peers.transitions) == 8
+
+
 def test_messages_carry_the_steps_that_replay_has_committed(stage):
     stage = stage(log_every=-1.0)
     for step in range(12):

@@ -6,7 +6,7 @@ import threading
 import data_parts as parts
 import numpy as np
 import pytest
-from data_parts import DEADLINE, Worker, make_rows
+from data_parts import DEADLINE, Worker, is_waiting, make_rows
 from learner_parts import Run
 
 from embodied.core.errors import CheckpointError
@@ -44,6 +44,19 @@ def test_trains_what_the_steps_have_earned_and_ends_all_roles(tmp_path, transpor
     assert {step for step, _, _ in done.entries} == {60}
     events = [x['event'] for x in read_records(tmp_path / 'events.jsonl')]
     assert events == ['ended']
+
+
+def test_the_logger_lives_until_the_actor_has_told_it_everything(tmp_path):
+    last = Run(tmp_path, steps=60)
+    with last.session.acting():
+        last.barrier.wait(DEADLINE)
+        last.act()
+        assert last.session.wait(DEADLINE)
+        logger = last.roles[1]
+        assert is_waiting(last.learner) and logger.is_alive()
+        last.logger.add({'late': 1.0}, 'test', 60).result(DEADLINE)
+    last.join()
+    assert last.named()['test/late'] == [1.0]
 
 
 def test_continues_and_makes_up_for_what_was_not_trained(tmp_path):
