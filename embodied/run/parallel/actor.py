@@ -34,9 +34,7 @@ from .vitals import vitals
 __all__ = ['Actor', 'Record', 'parallel_actor']
 
 ACT: dict[base.Mode, str] = {'train': 'act', 'eval': 'act_eval'}
-FAREWELL = (
-    5.0  # seconds for workers to be told that the run is over, and for the logger
-)
+FAREWELL = 5.0  # seconds for workers to be told of the end, and for the logger
 MOST_PATIENCE = 0.05  # seconds; the first policy call compiles
 
 
