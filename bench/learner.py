@@ -31,7 +31,7 @@ from flops import count_flops
 
 import dreamerv3
 from dreamerv3 import config as config_lib
-from embodied.run.parallel.ahead import Ahead
+from embodied.streams import Prefetch
 
 ACTIONS, VECTOR = 18, 24
 ROWS = (1, 16, 64)  # environments per policy call
@@ -123,7 +123,7 @@ class Bench:
             while True:
                 yield from source
 
-        stream = Ahead(agent.stream(batches()))
+        stream = Prefetch(agent.stream(batches()))
 
         def step() -> None:
             nonlocal carry

@@ -8,11 +8,11 @@ from typing import Any
 
 from ...core import base
 from ...logging import EventFile
+from ...streams import Prefetch
 from ..meters import Averages, Share, Speed, usage
 from ..progress import is_finished
 from ..reporter import Reporter
 from ..restore import note_rewind, restore
-from .ahead import Ahead
 from .directory import directory
 from .peers import Peers
 from .replicas import Replicas
@@ -141,7 +141,7 @@ class Learner:
         stream = iter(self.agent.stream(self.peers.train))
         if self.settings.moves_ahead:
             # Moving a batch takes the host about as long as half an update.
-            stream = Ahead(stream)
+            stream = Prefetch(stream)
         while not self.interrupted:
             with self.waiting:
                 batch = self._next(stream)
