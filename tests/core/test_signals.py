@@ -11,9 +11,12 @@ from embodied.core.signals import WATCHED, StopSignals
 
 @pytest.fixture(autouse=True)
 def handlers_are_as_before():
+    # A shell that runs us in the background has SIGINT ignored.
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     before = [signal.getsignal(x) for x in WATCHED]
     yield
     assert [signal.getsignal(x) for x in WATCHED] == before
+    signal.signal(signal.SIGINT, inherited)
 
 
 @pytest.mark.parametrize('number', WATCHED)
