@@ -1,6 +1,7 @@
 """Stop signals: turns the first SIGINT or SIGTERM into a wish to end cleanly."""
 
 import contextlib
+import queue
 import signal
 import socket
 import threading
@@ -12,6 +13,7 @@ __all__ = ['StopSignals']
 
 WATCHED = (signal.SIGINT, signal.SIGTERM)
 WAKE = signal.SIGURG  # which nobody minds
+ANSWER = 0.2  # seconds for the main thread to run the handler
 
 
 class StopSignals:
@@ -68,13 +70,19 @@ def _waking_the_main_thread() -> Iterator[None]:
     and then a main thread that blocks sleeps on."""
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)  # as signal handlers demand
-    handler = signal.signal(WAKE, lambda number, frame: None)
+    heard: queue.SimpleQueue[int] = queue.SimpleQueue()
+    handler = signal.signal(WAKE, lambda number, frame: heard.put(number))
     previous = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
     main = threading.get_ident()
 
     def wake() -> None:
         while number := ours.recv(1):
-            if number[0] in WATCHED:
+            if number[0] not in WATCHED:
+                continue
+            # Until it was heard: one that comes after Python has looked for signals
+            # and before the system call begins to wait ends no wait.
+            signal.pthread_kill(main, WAKE)
+            while not _answered(heard, ANSWER):
                 signal.pthread_kill(main, WAKE)
 
     thread = threading.Thread(target=wake, name='signals', daemon=True)
@@ -87,6 +95,14 @@ def _waking_the_main_thread() -> Iterator[None]:
         thread.join()
         ours.close()
         _set_handler(WAKE, handler)
+
+
+def _answered(answers: 'queue.SimpleQueue[int]', timeout: float) -> bool:
+    try:
+        answers.get(timeout=timeout)
+    except queue.Empty:
+        return False
+    return True
 
 
 def _set_handler(number: int, handler: Any) -> None:
