@@ -5,6 +5,8 @@ import importlib
 import inspect
 import io
 
+import numpy as np
+
 from ..core.errors import ConfigError
 from .extras import require
 from .from_dm import FromDM
@@ -15,11 +17,11 @@ LARGEST_SEED = 2**32 - 1
 
 
 def make_bsuite(name: str, seed: int | None = None) -> FromDM:
-    """The experiment `name`, such as `catch/0`, with a seed of our own if it has one.
+    """The experiment `name`, such as `catch/0`, with a seed of our own.
 
     The number of episodes that it asks for is `dm_env.bsuite_num_episodes`.
     """
-    bsuite = require('bsuite', 'bsuite')
+    require('bsuite', 'bsuite')
     sweep = importlib.import_module('bsuite.sweep')
     if name not in sweep.SETTINGS:
         experiments = sorted({known.partition('/')[0] for known in sweep.SETTINGS})
@@ -28,10 +30,15 @@ def make_bsuite(name: str, seed: int | None = None) -> FromDM:
             f'{", ".join(experiments)}.'
         )
     experiment = name.partition('/')[0]
-    module = importlib.import_module(f'bsuite.experiments.{experiment}.{experiment}')
+    constructors = importlib.import_module('bsuite.bsuite')
+    make = constructors.EXPERIMENT_NAME_TO_ENVIRONMENT[experiment]
     settings = dict(sweep.SETTINGS[name])
-    if seed is not None and 'seed' in inspect.signature(module.load).parameters:
+    takes_seed = 'seed' in inspect.signature(make).parameters
+    if seed is not None and takes_seed:
         settings['seed'] = seed % LARGEST_SEED
     with contextlib.redirect_stdout(io.StringIO()):  # It says what it loads.
-        env = bsuite.load(experiment, settings)
+        env = make(**settings)
+    if seed is not None and not takes_seed and hasattr(env, '_rng'):
+        # The winds of deep_sea_stochastic: its seed is not to be reached otherwise.
+        env._rng = np.random.RandomState(seed % LARGEST_SEED)
     return FromDM(env)

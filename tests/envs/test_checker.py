@@ -270,6 +270,8 @@ def test_sound_environments_have_facts_but_no_findings():
         ('minigrid_Empty-5x5-v0', 150),
         ('bsuite_catch/0', 300),
         ('bsuite_bandit/0', 300),
+        ('bsuite_cartpole_swingup/0', 100),
+        ('bsuite_deep_sea_stochastic/0', 100),
     ],
 )
 def test_bundled_suites_have_no_faults(task, steps):

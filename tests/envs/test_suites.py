@@ -59,6 +59,7 @@ def test_missing_packages_are_named_with_where_to_get_them(
         ('crafter_reward', 30),
         ('minigrid_DoorKey-5x5-v0', 30),
         ('bsuite_cartpole/0', 30),
+        ('bsuite_deep_sea_stochastic/0', 60),
     ],
 )
 def test_equal_seeds_give_equal_episodes(task, steps):
@@ -141,6 +142,7 @@ def test_images_are_drawn_by_what_was_chosen(drawing):
         '    "image", "reward", "is_first", "is_last", "is_terminal"}\n'
         'obs = env.step({"reset": True, "action": np.zeros(12, np.float32)})\n'
         'assert obs["image"].shape == (64, 64, 3) and obs["image"].std() > 1\n'
+        'embodied.envs.make("memorymaze_9x9", 2).close()  # one of several\n'
         'maze = embodied.envs.make("memorymaze_9x9", 3)\n'
         'inner = maze\n'
         'while not hasattr(inner, "dm_env"): inner = inner.env\n'
