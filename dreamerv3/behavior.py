@@ -32,7 +32,7 @@ def imagine(
     actions: Actions = policy.actions
 
     def step(state: State, noise: tuple[jax.Array, Values]):
-        state_noise, action_noise = noise
+        state_noise, action_noise = recurrence.taken(noise)
         action = actions.sample(policy(state.feat), action_noise)
         vector = actions.vector(action, state.deter.dtype)
         state = dyn.imagine_step(state, vector, state_noise)

@@ -236,7 +236,8 @@ class RSSM(eqx.Module):
         x = forget(jnp.stack([deter_drive, stoch_drive], -2)) + bias.astype(deter.dtype)
         x = normalized_silu(memo, 'inputs', x, scale)
         x = product('hidden_shared', x.reshape(*x.shape[:-2], -1))
-        x = x + forget(own_drive) + action_drive
+        # Their sum goes into the product, which leaves the norm alone with its input.
+        x = x + (forget(own_drive) + action_drive)
         x = normalized_silu(memo, 'hidden', x, self.hidden_norm.scale)
         x = product('gru', x) + self.gru.bias.astype(x.dtype)
         gates = x.reshape(*deter.shape[:-1], self.blocks, 3, -1)
@@ -268,8 +269,7 @@ class RSSM(eqx.Module):
         total = memo('total_logit', sum_of_exponentials, logit, largest)
         probs = jnp.exp(logit - largest) / total
         probs = (1 - self.unimix) * probs + self.unimix / self.classes
-        index = (jnp.log(probs) + gumbel).argmax(-1)
-        onehot = jax.nn.one_hot(index, self.classes)
+        onehot = outputs.first_largest(jax.lax.stop_gradient(jnp.log(probs) + gumbel))
         return (jax.lax.stop_gradient(onehot - probs) + probs).astype(dtype)
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 
-__all__ = ['Memo', 'compute', 'scan', 'unroll']
+__all__ = ['Memo', 'compute', 'scan', 'taken', 'unroll']
 
 GPU_UNROLL = 8
 
@@ -37,6 +37,14 @@ def unroll(length: int) -> int:
     return next(n for n in range(most, 0, -1) if length % n == 0)
 
 
+def taken(inputs: Any) -> Any:
+    """The inputs of one step, taken out of those of all steps before it begins.
+
+    Taken where they are needed, they would keep norms and softmaxes in several pieces.
+    """
+    return jax.lax.optimization_barrier(inputs)
+
+
 def scan(step: Step, params: Any, carry: Any, xs: Any, fixed: Any) -> tuple[Any, Any]:
     """Carries and outputs [T, ...] of a step that says through memo what is expensive.
 
@@ -49,7 +57,7 @@ def scan(step: Step, params: Any, carry: Any, xs: Any, fixed: Any) -> tuple[Any,
 
 def _scan(step, params, carry, xs, fixed):
     def body(carry, inputs):
-        carry, y = step(compute, params, carry, *inputs)
+        carry, y = step(compute, params, carry, *taken(inputs))
         return carry, (carry, y)
 
     inputs = (xs, fixed)

@@ -161,6 +161,11 @@ def test_onehot_samples_are_exactly_one_and_zero():
     np.testing.assert_array_equal(onehot, np.eye(8)[dist.sample(gumbel)])
 
 
+def test_the_first_of_equally_large_entries_is_the_largest():
+    x = np.random.default_rng(0).integers(-3, 3, (1000, 5)).astype(np.float32)
+    np.testing.assert_array_equal(outputs.first_largest(x), np.eye(5)[x.argmax(-1)])
+
+
 def test_straight_through_samples_have_the_gradient_of_the_probabilities():
     logits, weight = jnp.array(LOGITS), jnp.array([[1.0, -2.0, 3.0], [0.5, 0.1, 2.0]])
     gumbel = jax.random.gumbel(jax.random.key(0), logits.shape)

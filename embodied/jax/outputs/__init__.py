@@ -5,7 +5,7 @@ log-likelihood or squared error summed over the event, `pred()` the best guess.
 Sampling takes its noise as an argument, so that callers can draw it all at once.
 """
 
-from .categorical import Categorical
+from .categorical import Categorical, first_largest
 from .continuous import Bernoulli, Normal, SquaredError, SymlogSquaredError
 from .transforms import symexp, symlog
 from .twohot import TwoHot, symexp_bins
@@ -17,6 +17,7 @@ __all__ = [
     'SquaredError',
     'SymlogSquaredError',
     'TwoHot',
+    'first_largest',
     'symexp',
     'symexp_bins',
     'symlog',

@@ -5,7 +5,7 @@ import copy
 import jax
 import jax.numpy as jnp
 
-__all__ = ['Categorical']
+__all__ = ['Categorical', 'first_largest']
 
 
 class Categorical:
@@ -45,7 +45,7 @@ class Categorical:
     def sample_onehot(self, gumbel: jax.Array) -> jax.Array:
         """One-hot samples like the logits, with the gradient of the probabilities."""
         probs = self.probs
-        onehot = jax.nn.one_hot(self.sample(gumbel), probs.shape[-1])
+        onehot = first_largest(jax.lax.stop_gradient(self.logp_all + gumbel))
         return jax.lax.stop_gradient(onehot - probs) + probs
 
     def logp(self, index: jax.Array) -> jax.Array:
@@ -63,3 +63,13 @@ class Categorical:
     def kl(self, other: 'Categorical') -> jax.Array:
         """KL(self || other) [...]."""
         return (self.probs * (self.logp_all - other.logp_all)).sum(-1).sum(self.axes)
+
+
+def first_largest(x: jax.Array) -> jax.Array:
+    """The one-hot float32 of x.argmax(-1).
+
+    Unlike with indices, a GPU does all of it in one operation, and that of x as well.
+    """
+    countdown = jnp.arange(x.shape[-1], 0, -1, dtype=jnp.float32)
+    ranks = jnp.where(x == x.max(-1, keepdims=True), countdown, 0)
+    return (ranks == ranks.max(-1, keepdims=True)).astype(jnp.float32)
