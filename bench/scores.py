@@ -6,11 +6,11 @@
 
 The same command goes on where the last one stopped, until every run has its steps:
 after --minutes all runs are told to stop, and save. `dmc_vision:dmc_walker_walk` names
-another preset than the usual one; what follows `--` goes to `dreamer`. The state:
+another preset than the usual one; what follows `--` goes to `dreamer`. curves.py says
+what is in the state; STATE/cache holds compiled programs. To look at a state only:
 
-    STATE/runs/<preset>-<task>-<seed>/   folders of the runs, with replay
-    STATE/curves/<preset>-<task>-<seed>.csv   env_frames, score, length, time
-    STATE/random.json  STATE/cache/      scores of random play; compiled programs
+    python bench/scores.py --state ~/scores --minutes 0 --reference scores.csv \\
+        --figures docs/results
 
 For machines that keep nothing, --save-to and --load-from carry it in files of 15 MB:
 the curves, then every checkpoint and compiled program that fits into --carry-mb. Replay
@@ -20,13 +20,12 @@ run whose checkpoint did not fit begins again. Its curve stays if it reached fur
 Prints one JSON line per task. `ratio` is the mean over the bins of the reference that
 were reached, relative to the reference over the same bins, for Atari after subtracting
 random play. `last_floor` is min - (max - min) of the reference in the last such bin.
+The scores are those of training episodes, with sampled actions. --figures draws them.
 """
 
 import argparse
-import csv
 import io
 import json
-import math
 import os
 import signal
 import subprocess
@@ -37,65 +36,12 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
 
-import numpy as np
+from curves import PRESETS, Run, draw_curves, export, runs_in, split, summary
 
-import embodied
-from dreamerv3 import config as config_lib
-from embodied.core.random_agent import RandomAgent
-from embodied.logging import read_records
-
-RANDOM_EPISODES = 10
 PART_BYTES = 15_000_000
 MEMORY_SHARE = 0.9  # of the accelerator, for all runs together
 GRACE = 90.0  # seconds that runs get to save
-PASSING = 0.8  # ratio to the reference
-
-
-class Preset(NamedTuple):
-    """How to train tasks of a suite, and what to compare them with."""
-
-    configs: tuple[str, ...]
-    frames: float  # default budget: that of the reference
-    reference: str = ''  # suite in the reference
-    prefix: str = ''  # of its names there
-    repeat: int = 1  # frames per step
-    subtract_random: bool = False
-
-
-PRESETS = {
-    'atari100k': Preset(('atari100k', 'size12m'), 4e5, 'atari100k', 'atari_', 4, True),
-    'dmc': Preset(('dmc_proprio',), 5e5, 'dmc_proprio', 'dmc_'),
-    'dmc_vision': Preset(('dmc_vision', 'size12m'), 1e6, 'dmc_vision', 'dmc_'),
-    'crafter': Preset(('crafter', 'size12m'), 1e6),
-    'toy': Preset(('tiny', 'demo'), 1e6),
-    'gym': Preset(('tiny', 'cartpole'), 1e6),
-}
-
-
-class Run(NamedTuple):
-    preset: str
-    task: str
-    seed: int
-
-    @property
-    def name(self) -> str:
-        return f'{self.preset}-{self.task}-{self.seed}'
-
-
-class Curve(NamedTuple):
-    """Training episodes in the order of their ends, all arrays [N]."""
-
-    frames: np.ndarray
-    scores: np.ndarray
-
-
-class Bin(NamedTuple):
-    edge: float  # frames at its right end
-    mean: float
-    low: float
-    high: float
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -109,22 +55,27 @@ def main(argv: Sequence[str] | None = None) -> None:
             for seed in range(args.first_seed, args.first_seed + args.seeds)
             for task in args.tasks
         ]
-        train(runs, state, args, flags)
+        if args.minutes:
+            train(runs, state, args, flags)
+        elif not args.tasks:
+            runs = runs_in(state)
         for run in runs:
             export(run, state)
         for preset, task in dict.fromkeys((run.preset, run.task) for run in runs):
             result = summary(preset, task, state, args.reference)
             print(json.dumps({'bench': 'scores', **result}), flush=True)
+            if args.figures:
+                draw_curves(preset, task, state, args.reference, args.figures)
         if args.save_to:
             pack(runs, state, args.save_to, args.carry_mb * 1e6)
 
 
 def parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('tasks', nargs='*', default=['toy_catch'])
+    parser.add_argument('tasks', nargs='*', help='toy_catch, or those of the state')
     parser.add_argument('--seeds', type=int, default=1)
     parser.add_argument('--first-seed', type=int, default=0)
-    parser.add_argument('--minutes', type=float, default=2.0, help='of this command')
+    parser.add_argument('--minutes', type=float, default=2.0, help='of training')
     parser.add_argument(
         '--frames', type=float, help='of each run, in environment frames'
     )
@@ -133,21 +84,16 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument('--size', help='size preset instead of the usual one')
     parser.add_argument('--state', type=Path)
     parser.add_argument('--reference', type=Path, help='CSV with curves to compare')
+    parser.add_argument('--figures', type=Path, help='folder for one per task')
     parser.add_argument('--load-from', type=Path)
     parser.add_argument('--save-to', type=Path)
     parser.add_argument('--carry-mb', type=float, default=36.0)
     argv = list(sys.argv[1:] if argv is None else argv)
     cut = argv.index('--') if '--' in argv else len(argv)
-    return parser.parse_args(argv[:cut]), argv[cut + 1 :]
-
-
-def split(task: str) -> tuple[str, str]:
-    """Preset and name of a task given as `name` or `preset:name`."""
-    preset, _, name = task.rpartition(':')
-    preset = preset or name.partition('_')[0]
-    if preset not in PRESETS:
-        raise SystemExit(f'No preset for {task!r}, there are {", ".join(PRESETS)}.')
-    return preset, name
+    args = parser.parse_args(argv[:cut])
+    if args.minutes and not args.tasks:
+        args.tasks = ['toy_catch']
+    return args, argv[cut + 1 :]
 
 
 # Training
@@ -219,163 +165,6 @@ def dreamer(
     }
     command = [sys.executable, '-m', 'dreamerv3', args.script, '--configs', *configs]
     return [*command, *(f'--{k}={v}' for k, v in options.items()), *flags]
-
-
-# Curves
-
-
-def export(run: Run, state: Path) -> None:
-    """Writes the curve of a run, unless an earlier one reached further."""
-    records = read_records(state / 'runs' / run.name / 'scores.jsonl')
-    repeat = PRESETS[run.preset].repeat
-    rows = [
-        (repeat * e['step'], e['score'], e['length'], e['time'])
-        for e in records
-        if not e['eval']
-    ]
-    path = state / 'curves' / f'{run.name}.csv'
-    if not rows or (path.exists() and load_curve(path).frames[-1] > rows[-1][0]):
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open('w', newline='') as file:
-        writer = csv.writer(file)
-        writer.writerow(('env_frames', 'score', 'length', 'time'))
-        writer.writerows(rows)
-
-
-def load_curve(path: Path) -> Curve:
-    with path.open(newline='') as file:
-        rows = [
-            (float(r['env_frames']), float(r['score'])) for r in csv.DictReader(file)
-        ]
-    return Curve(*np.array(rows).T)
-
-
-def load_reference(path: Path, suite: str, task: str) -> list[Bin]:
-    """Bins of a file with suite, task, env_frames, seeds, mean, min, max."""
-    with path.open(newline='') as file:
-        return [
-            Bin(*(float(row[k]) for k in ('env_frames', 'mean', 'min', 'max')))
-            for row in csv.DictReader(file)
-            if (row['suite'], row['task']) == (suite, task)
-        ]
-
-
-def bin_means(curve: Curve, edges: Sequence[float]) -> list[float]:
-    """Mean score of the episodes that ended in each bin that the curve has reached."""
-    means: list[float] = []
-    left = 0.0
-    for right in edges:
-        inside = (left < curve.frames) & (curve.frames <= right)
-        # Without a later episode the bin may have been cut off in the middle.
-        if not inside.any() or curve.frames[-1] < right - (right - left) / 4:
-            break
-        means.append(float(curve.scores[inside].mean()))
-        left = right
-    return means
-
-
-def compare(curves: Sequence[Curve], bins: Sequence[Bin], random: float) -> dict:
-    """Figures over the bins that all curves have reached; {} if there is none."""
-    means = [bin_means(curve, [b.edge for b in bins]) for curve in curves]
-    reached = min(map(len, means), default=0)
-    if not reached:
-        return {}
-    ours = np.mean([m[:reached] for m in means], axis=0)
-    theirs = float(np.mean([b.mean for b in bins[:reached]]))
-    last = bins[reached - 1]
-    ratio = (float(ours.mean()) - random) / (theirs - random)
-    floor = last.low - (last.high - last.low)
-    return {
-        'bins': reached,
-        'of_bins': len(bins),
-        'frames_compared': last.edge,
-        'mean': round(float(ours.mean()), 2),
-        'reference': round(theirs, 2),
-        'ratio': round(ratio, 3),
-        'last': round(float(ours[-1]), 2),
-        'last_reference': last.mean,
-        'last_floor': round(floor, 2),
-        'passes': bool(ratio >= PASSING and ours[-1] >= floor),
-        'ours': [round(float(x), 2) for x in ours],
-    }
-
-
-def summary(preset: str, task: str, state: Path, reference: Path | None) -> dict:
-    paths = sorted((state / 'curves').glob(f'{preset}-{task}-*.csv'))
-    curves = [load_curve(path) for path in paths]
-    result: dict[str, Any] = {'task': task, 'preset': preset, 'seeds': len(curves)}
-    if not curves:
-        return result
-    result |= {
-        'frames': [int(curve.frames[-1]) for curve in curves],
-        'episodes': [len(curve.frames) for curve in curves],
-        'last_episodes': [round(float(c.scores[-10:].mean()), 2) for c in curves],
-        **speed(preset, task, state),
-    }
-    known = PRESETS[preset]
-    if reference is None or not known.reference:
-        return result
-    name = known.prefix + task.partition('_')[2]
-    random = 0.0
-    if known.subtract_random:
-        random = result['random'] = round(random_score(preset, task, state), 2)
-    return result | compare(
-        curves, load_reference(reference, known.reference, name), random
-    )
-
-
-def speed(preset: str, task: str, state: Path) -> dict[str, Any]:
-    """Median rates over all runs of the task, and how long they ran."""
-    rates: dict[str, list[float]] = {'fps/train': [], 'fps/env': []}
-    seconds = []
-    for folder in sorted((state / 'runs').glob(f'{preset}-{task}-*/')):
-        records = read_records(folder / 'metrics.jsonl')
-        for name, values in rates.items():
-            values += [
-                r[name] for r in records if math.isfinite(r.get(name) or math.nan)
-            ]
-        seconds.append(round(_active(read_records(folder / 'events.jsonl'))))
-    medians = {k: round(float(np.median(v)), 1) for k, v in rates.items() if v}
-    return {**medians, 'seconds': seconds}
-
-
-def _active(events: Sequence[dict]) -> float:
-    """Seconds between starts and stops."""
-    total, begin = 0.0, None
-    for event in events:
-        if event['event'] in ('start', 'resume'):
-            begin = event['time']
-        elif event['event'] == 'stop' and begin is not None:
-            total, begin = total + event['time'] - begin, None
-    return total
-
-
-def random_score(preset: str, task: str, state: Path) -> float:
-    """Mean score of random play in the same environment, measured once."""
-    path = state / 'random.json'
-    known = json.loads(path.read_text()) if path.exists() else {}
-    key = f'{preset}-{task}'
-    if key not in known:
-        known[key] = float(np.mean(list(play_randomly(preset, task))))
-        path.write_text(json.dumps(known))
-    return known[key]
-
-
-def play_randomly(preset: str, task: str) -> Iterator[float]:
-    options, _ = config_lib.resolve(['--configs', *PRESETS[preset].configs])
-    settings = options.env[task.partition('_')[0]]
-    env = embodied.envs.make(task, seed=0, **settings)
-    spaces = {k: v for k, v in env.act_space.items() if k != 'reset'}
-    agent = RandomAgent(env.obs_space, spaces, seed=0)
-    for _ in range(RANDOM_EPISODES):
-        total, reset, over = 0.0, True, False
-        while not over:
-            _, acts, _ = agent.policy((), {'is_first': np.zeros(1)})
-            obs = env.step({'reset': reset, **{k: v[0] for k, v in acts.items()}})
-            total, reset, over = total + obs['reward'], False, obs['is_last']
-        yield float(total)
-    env.close()
 
 
 # Carrying the state between machines

@@ -18,6 +18,9 @@ FORMATS = ('.png', '.pdf', '.svg')
 MOST_COLUMNS = 4
 PANEL = (3.1, 2.35)  # inches
 LEGEND = 0.28  # inches per row of it
+MANY_BINS = 60
+FEW_POINTS = 20  # of a curve, that are marked
+NEARLY = 0.75  # of a bin is all of it
 # Distinct in hue and in lightness, for print and for the color-blind.
 COLORS = (
     '#3566cf',
@@ -59,7 +62,7 @@ class Look(NamedTuple):
 
     statistic: str
     band: str
-    bins: int
+    bins: int | None  # None: those of the reference, or MANY_BINS without one
     x_label: str
     y_label: str
     dpi: int
@@ -88,7 +91,9 @@ def draw(
     colors = {label: COLORS[i % len(COLORS)] for i, label in enumerate(labels)}
     columns = min(MOST_COLUMNS, len(tasks))
     rows = math.ceil(len(tasks) / columns)
-    size = (PANEL[0] * columns, PANEL[1] * rows + LEGEND)
+    shown = {one.suite for one in references if any(map(one.is_of, tasks))}
+    lines = math.ceil((len(labels) + len(shown)) / columns)
+    size = (PANEL[0] * columns, PANEL[1] * rows + LEGEND * lines)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=size, layout='constrained')
         axes = figure.subplots(rows, columns, squeeze=False)
@@ -96,7 +101,7 @@ def draw(
             axis.set_axis_off()
         for axis, task in zip(axes.flat, tasks, strict=False):
             here = [one for one in experiments if one.task == task]
-            known = [one for one in references if one.task == task]
+            known = [one for one in references if one.is_of(task)]
             _panel(axis, here, known, colors, look)
             axis.set_title(task or 'no task', loc='left')
         for axis in axes[-1]:
@@ -124,16 +129,35 @@ def _panel(
         axis.plot(curve.frames, curve.mean, dash, color=GRAY, label=label)
         end = max(end, curve.frames[-1])
     for experiment in experiments:
-        edges = np.linspace(0, experiment.end, look.bins + 1)
+        edges = _edges(experiment.end, references, look.bins)
         middle, low, high = experiment.curve(edges, look.statistic, look.band)
         some = np.isfinite(middle)
-        x, color = edges[1:][some], colors[experiment.label]
-        label = experiment.label or 'Dreamer Parallel'
+        x = _places(edges, experiment.end)[some]
+        color, label = colors[experiment.label], experiment.label or 'Dreamer Parallel'
         if len(experiment.seeds) > 1 and look.band != 'none':
             _band(axis, x, low[some], high[some], color)
-        axis.plot(x, middle[some], color=color, label=label)
+        marker = 'o' if len(x) <= FEW_POINTS else ''
+        line = {'color': color, 'label': label, 'marker': marker, 'ms': 3}
+        axis.plot(x, middle[some], clip_on=False, **line)
     axis.set_xlim(0, end)
     axis.ticklabel_format(axis='x', style='sci', scilimits=(-2, 4), useMathText=True)
+
+
+def _edges(end: float, references: Sequence[Reference], bins: int | None) -> np.ndarray:
+    """Of bins that reach to `end` at least; means are compared over the same ones."""
+    if bins is None and references:
+        frames = references[0].frames
+        step = frames[-1] - frames[-2] if len(frames) > 1 else frames[-1]
+        beyond = np.arange(frames[-1] + step, end + step, step)
+        return np.concatenate([[0.0], frames, beyond])
+    return np.linspace(0, end, (bins or MANY_BINS) + 1)
+
+
+def _places(edges: np.ndarray, end: float) -> np.ndarray:
+    """Where to draw the means of bins: at their right edges, unless a run ended long
+    before."""
+    left, right = edges[:-1], edges[1:]
+    return np.where(end < left + NEARLY * (right - left), end, right)
 
 
 def _band(
@@ -149,5 +173,8 @@ def _legend(figure: Any, axes: np.ndarray) -> None:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
     figure.legend(
-        list(found.values()), list(found), loc='outside lower center', ncols=4
+        list(found.values()),
+        list(found),
+        loc='outside lower center',
+        ncols=axes.shape[1],
     )

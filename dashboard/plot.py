@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
                 f"The reference has no suite '{args.suite}'. "
                 f'It has: {", ".join(suites) or "none, give --reference"}.'
             )
-    if args.bins < 1:
+    if args.bins is not None and args.bins < 1:
         raise ConfigError(f'--bins {args.bins} makes no curve. It must be at least 1.')
     in_frames = bool(references) and args.x == 'step'
     runs = find_runs(check_roots(args.logdir))
@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     add('--x', choices=('step', 'time'), default='step', help='axis')
     add('--statistic', choices=STATISTICS, default='mean', help='over seeds')
     add('--band', choices=BANDS, default='range', help='over seeds')
-    add('--bins', type=int, default=60, help='points of a curve')
+    add('--bins', type=int, help='points of a curve; 60, or those of the reference')
     add('--dpi', type=int, default=200, help='of a .png')
     add(
         '--reference',

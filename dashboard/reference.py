@@ -28,6 +28,12 @@ class Reference(NamedTuple):
     high: np.ndarray
     seeds: int
 
+    def is_of(self, task: str) -> bool:
+        """Whether it is about this task: `atari_pong` of the suite `atari100k` is our
+        `atari100k_pong`."""
+        name = self.task.partition('_')[2]
+        return task in (self.task, f'{self.suite}_{name}')
+
 
 def read_reference(path: str | Path) -> list[Reference]:
     """The curves of a file, in its order."""

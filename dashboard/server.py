@@ -188,13 +188,14 @@ class View:
         return [
             {
                 'label': f'{curve.task} ({curve.suite}, {curve.seeds} seeds)',
-                'x': rounded(curve.frames / repeats[curve.task]),
+                'x': rounded(curve.frames / repeat),
                 'mean': rounded(curve.mean),
                 'low': rounded(curve.low),
                 'high': rounded(curve.high),
             }
             for curve in self._references
-            if curve.task in repeats
+            for task, repeat in repeats.items()
+            if curve.is_of(task)
         ]
 
 

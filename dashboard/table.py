@@ -27,12 +27,12 @@ def rows(
     The reference is its mean at as many frames.
     """
     tasks = {experiment.task for experiment in experiments}
-    references = [curve for curve in references if curve.task in tasks]
+    references = [curve for curve in references if any(map(curve.is_of, tasks))]
     suites = list(dict.fromkeys(curve.suite for curve in references))
     table = [[*COLUMNS, *(f'reference ({suite})' for suite in suites)]]
     for experiment in experiments:
         finals = np.array([seed.final() for seed in experiment.seeds])
-        known = {c.suite: c for c in references if c.task == experiment.task}
+        known = {c.suite: c for c in references if c.is_of(experiment.task)}
         numbers = [finals.mean(), np.median(finals), finals.min(), finals.max()]
         for suite in suites:
             curve = known.get(suite)

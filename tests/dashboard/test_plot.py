@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from sample_runs import append, make_run
 
-from dashboard import plot
+from dashboard import figure, plot
 from dashboard.experiments import Experiment, find_experiments
 from dashboard.folders import find_runs
 from dashboard.reference import frames_per_step, read_reference
@@ -63,6 +63,21 @@ def test_seeds_are_averaged_within_bins(folder):
             np.testing.assert_allclose(found[1], low)
 
 
+def test_bins_are_those_of_the_reference_and_points_at_their_ends(tmp_path):
+    make_scores(tmp_path / 'run', [1.0] * 9 + [3.0] * 15)
+    (tmp_path / 'reference.csv').write_text(REFERENCE)
+    (one,) = experiments(tmp_path / 'run')
+    references = read_reference(tmp_path / 'reference.csv')[:1]
+    edges = figure._edges(one.end, references, None)
+    assert edges.tolist() == [0, 10, 20, 30]
+    middle, _, _ = one.curve(edges, 'mean', 'range')
+    np.testing.assert_allclose(middle, [1.2, 3, 3])
+    # It ended at 24, before the third bin was nearly full.
+    assert figure._places(edges, one.end).tolist() == [10, 20, 24]
+    assert figure._places(edges, 28.0).tolist() == [10, 20, 30]
+    assert figure._edges(30.0, [], None).tolist() == np.linspace(0, 30, 61).tolist()
+
+
 def test_time_is_in_hours_since_the_start(folder):
     first, _ = experiments(folder, axis='time')
     assert first.seeds[0].x.tolist() == [0, 1, 2, 3]
@@ -105,6 +120,29 @@ def test_a_figure_is_written_in_the_format_of_its_name(
 def test_a_reference_is_in_frames_and_so_are_the_runs():
     assert frames_per_step({'env.dmc.repeat': 2}, 'dmc_walker_walk') == 2
     assert frames_per_step({'env.dmc.repeat': 2}, 'toy_catch') == 1
+
+
+@pytest.mark.parametrize(
+    'suite, task, ours, shown',
+    [
+        ('atari100k', 'atari_pong', 'atari100k_pong', True),
+        ('atari100k', 'atari_pong', 'atari100k_breakout', False),
+        ('dmc_proprio', 'dmc_walker_walk', 'dmc_walker_walk', True),
+        ('dmc_proprio', 'dmc_walker_walk', 'dmc_walker_run', False),
+    ],
+)
+def test_tasks_are_found_by_the_names_of_the_reference(
+    tmp_path, suite, task, ours, shown
+):
+    (tmp_path / 'reference.csv').write_text(
+        f'suite,task,env_frames,seeds,mean,min,max\n{suite},{task},4,5,3,2,4\n'
+    )
+    make_scores(tmp_path / 'run', [1.0, 3.0], task=ours)
+    out, flags = tmp_path / 'curves.svg', ['--table', str(tmp_path / 'table.md')]
+    flags += ['--out', str(out), '--reference', str(tmp_path / 'reference.csv')]
+    plot.main([str(tmp_path / 'run'), *flags])
+    assert ('Reference' in out.read_text()) == shown
+    assert ('reference' in (tmp_path / 'table.md').read_text()) == shown
 
 
 def test_a_reference_is_sorted_by_frames(tmp_path):

@@ -1,13 +1,14 @@
 """Figures of bench/scores.py, worked out by hand, and the state that it carries."""
 
-import importlib.util
+import importlib
 import json
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-PATH = Path(__file__).parents[2] / 'bench' / 'scores.py'
+BENCH = Path(__file__).parents[2] / 'bench'
 REFERENCE = """\
 suite,task,env_frames,seeds,mean,min,max
 atari100k,atari_pong,100,5,-20,-21,-19
@@ -17,12 +18,15 @@ atari100k,atari_breakout,100,5,1,1,1
 """
 
 
-@pytest.fixture(scope='module')
-def scores():
-    spec = importlib.util.spec_from_file_location('scores_bench', PATH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def scores(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCH))
+    return importlib.import_module('scores')
+
+
+@pytest.fixture
+def curves(scores):
+    return importlib.import_module('curves')
 
 
 @pytest.fixture
@@ -38,6 +42,8 @@ def state(tmp_path):
     lines.append({**lines[-1], 'score': 99, 'eval': True})
     text = ''.join(json.dumps(line) + '\n' for line in lines)
     (folder / 'scores.jsonl').write_text(text)
+    metrics = {'step': 50, 'time': 9.0, 'fps/train': 8.0, 'run/seconds': 60.2}
+    (folder / 'metrics.jsonl').write_text(json.dumps(metrics) + '\n')
     (folder / 'replay').mkdir()
     (folder / 'replay' / 'segment').write_bytes(b'x' * 1000)
     (folder / 'ckpt').mkdir()
@@ -59,31 +65,76 @@ def test_curves_are_compared_bin_by_bin_after_random_play(scores, state, tmp_pat
     # Ours -14.5, theirs -15, random -21.
     assert result['ratio'] == pytest.approx((21 - 14.5) / (21 - 15), abs=1e-3)
     assert result['last_floor'] == -12 - 4
-    assert result['passes'] and result['frames'] == [196]
+    assert result['passes'] and result['frames'] == [200]
+    assert result['fps/train'] == 8 and result['seconds'] == [60]
 
 
 @pytest.mark.parametrize(
-    'frames, expected',
+    'frames, reached, expected',
     [
-        ([50, 90], [1.5]),
-        ([50], []),  # the bin may be cut off
-        ([150, 199], []),  # nothing in the first bin
-        ([50, 190], [1.0, 2.0]),
+        ([50, 90], 90, [1.5]),
+        ([50, 100], 100, [1.5]),  # the right edge belongs to a bin
+        ([50, 101], 110, [1.0]),  # and the left one to the bin before
+        ([50], 90, []),  # what is cut off says little
+        ([50], 100, [1.0]),  # but the last episode may be a long one
+        ([150, 199], 199, [math.nan, 1.5]),
+        ([50, 190], 190, [1.0, 2.0]),
     ],
 )
-def test_bins_count_when_they_were_reached(scores, frames, expected):
-    curve = scores.Curve(np.array(frames), np.arange(1.0, len(frames) + 1))
-    assert scores.bin_means(curve, [100, 200]) == expected
+def test_bins_count_when_they_were_reached(curves, frames, reached, expected):
+    curve = curves.Curve(np.array(frames), np.arange(1.0, len(frames) + 1), reached)
+    means = curves.bin_means(curve, [100, 200])
+    np.testing.assert_array_equal(means, expected)
 
 
-def test_all_seeds_must_have_reached_a_bin(scores):
-    bins = [scores.Bin(100, 2.0, 1.0, 3.0), scores.Bin(200, 4.0, 3.0, 5.0)]
-    short = scores.Curve(np.array([95]), np.array([1.0]))
-    long = scores.Curve(np.array([95, 195]), np.array([2.0, 9.0]))
-    result = scores.compare([short, long], bins, random=0.0)
+def make_bins(curves):
+    return [curves.Bin(100, 2.0, 1.0, 3.0), curves.Bin(200, 4.0, 3.0, 5.0)]
+
+
+def test_all_seeds_must_have_reached_a_bin(curves):
+    bins = make_bins(curves)
+    short = curves.Curve(np.array([95]), np.array([1.0]), 95)
+    long = curves.Curve(np.array([95, 195]), np.array([2.0, 9.0]), 195)
+    result = curves.compare([short, long], bins, random=0.0)
     assert result['bins'] == 1 and result['ratio'] == 0.75
     assert not result['passes']
-    assert scores.compare([], bins, 0.0) == {}
+    assert curves.compare([], bins, 0.0) == {}
+
+
+def test_bins_without_episodes_are_left_out_on_both_sides(curves):
+    late = curves.Curve(np.array([195]), np.array([3.0]), 195)
+    result = curves.compare([late], make_bins(curves), random=0.0)
+    assert result['bins'] == 1 and result['ratio'] == 3 / 4
+    both = curves.Curve(np.array([95, 195]), np.array([1.0, 5.0]), 195)
+    result = curves.compare([late, both], make_bins(curves), random=0.0)
+    assert result['ours'] == [1, 4] and result['ratio'] == pytest.approx(
+        5 / 6, abs=1e-3
+    )
+
+
+@pytest.mark.parametrize(
+    'last, random, passes',
+    [
+        (1.0, 0.0, True),  # both means are 3; the floor is 3 - (5 - 3)
+        (0.9, 0.0, False),
+        (1.0, 3.0, False),  # a reference that random play reaches tells nothing
+    ],
+)
+def test_the_last_bin_has_a_floor(curves, last, random, passes):
+    curve = curves.Curve(np.array([95, 195]), np.array([6 - last, last]), 195)
+    result = curves.compare([curve], make_bins(curves), random)
+    assert result['last_floor'] == 1
+    assert result['passes'] == passes
+
+
+def test_a_state_is_summarized_and_drawn_by_one_command(
+    scores, state, tmp_path, capsys
+):
+    (tmp_path / 'reference.csv').write_text(REFERENCE)
+    flags = ['--state', str(state), '--minutes', '0', '--figures', str(tmp_path)]
+    scores.main([*flags, '--reference', str(tmp_path / 'reference.csv')])
+    assert json.loads(capsys.readouterr().out)['ours'] == [-19, -10]
+    assert (tmp_path / 'atari100k-pong.png').read_bytes().startswith(b'\x89PNG')
 
 
 def test_state_is_carried_without_replay(scores, state, tmp_path):
@@ -97,7 +148,7 @@ def test_state_is_carried_without_replay(scores, state, tmp_path):
     assert (tmp_path / 'other' / 'curves' / f'{run.name}.csv').exists()
 
 
-def test_curves_travel_when_checkpoints_are_too_large(scores, state, tmp_path):
+def test_curves_travel_when_checkpoints_are_too_large(scores, curves, state, tmp_path):
     run = scores.Run('atari100k', 'atari100k_pong', 0)
     scores.export(run, state)
     (state / 'runs' / run.name / 'ckpt' / 'agent.pkl').write_bytes(b'y' * 10**6)
@@ -110,5 +161,5 @@ def test_curves_travel_when_checkpoints_are_too_large(scores, state, tmp_path):
     line = {'step': 5, 'time': 1, 'env': 0, 'score': 0, 'length': 5, 'eval': False}
     (other / 'scores.jsonl').write_text(json.dumps(line) + '\n')
     scores.export(run, tmp_path / 'other')
-    curve = scores.load_curve(tmp_path / 'other' / 'curves' / f'{run.name}.csv')
-    assert curve.frames[-1] == 196
+    curve = curves.load_curve(tmp_path / 'other' / 'curves' / f'{run.name}.csv')
+    assert curve.frames[-1] == 196 and curve.reached == 200
