@@ -19,8 +19,8 @@ class FromDM(Env):
 
     Keys are named as in FromGym: a plain observation gets `obs_key`, by default
     `image` for uint8 of rank 3 and `vector` otherwise, a plain action gets `act_key`;
-    dicts keep their own names. An episode that ends with discount 0 is terminal.
-    `kwargs` go to the factory.
+    dicts keep their own names, and lose parts that are empty. An episode that ends with
+    discount 0 is terminal. `kwargs` go to the factory.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class FromDM(Env):
         require('dm_env', 'dm_env')
         self._env = _create(env, kwargs)
         self._over = True
-        spec = self._env.observation_spec()
+        spec = _without_empty(self._env.observation_spec())
         self._obs = _codec(spec, obs_key or _default_key(spec), top=True)
         self._act = _codec(self._env.action_spec(), act_key, top=True)
         refuse_shared(self._obs.spaces, self._act.spaces)
@@ -82,6 +82,15 @@ def _create(env: Any, kwargs: dict[str, Any]) -> Any:
     if callable(env):
         return env(**kwargs)
     raise ConfigError(f'FromDM needs a dm_env environment or a factory, got {env!r}.')
+
+
+def _without_empty(spec: Any) -> Any:
+    """The parts of an observation that hold something: walkers of dm_control list
+    sensors that they do not have."""
+    if not isinstance(spec, Mapping):
+        return spec
+    parts = {k: _without_empty(v) for k, v in spec.items()}
+    return {k: v for k, v in parts.items() if 0 not in getattr(v, 'shape', ())}
 
 
 def _default_key(spec: Any) -> str:

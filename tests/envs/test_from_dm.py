@@ -99,6 +99,11 @@ PART_VALUES = {
             {'arm/joint': ('float32', (2,))},
         ),
         (
+            {'touch': specs.Array((0,), np.float64), 'arm': {'joint': FLOATS}},
+            {'touch': np.zeros(0), 'arm': {'joint': np.ones(2)}},
+            {'arm/joint': ('float32', (2,))},
+        ),
+        (
             specs.BoundedArray((2,), np.int64, [1, 1], [4, 4]),
             np.array([1, 4]),
             {'vector': ('int32', (2,))},

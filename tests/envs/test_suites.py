@@ -159,6 +159,37 @@ def test_images_are_drawn_by_what_was_chosen(drawing):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
+@pytest.mark.parametrize('name', ['9x9', '15x15'])
+def test_mazes_have_no_faults(drawing, name):
+    code = (
+        'from dreamerv3 import check_env\n'
+        f'report = check_env.check_task("memorymaze_{name}", 40, 60)\n'
+        # Speed depends on what draws; all else has to be right.
+        'assert not [x for x in report.findings if x.severity == "error"], report\n'
+    )
+    done = run_apart(code)
+    assert done.returncode == 0, done.stderr
+
+
+# Gymnasium
+
+
+def test_classics_end_by_falling_or_by_time_limit():
+    env = envs.make('gym:CartPole-v1', seed=0)
+    act(env, 0, True)
+    seen = [act(env, 1)]
+    while not seen[-1]['is_last']:
+        seen.append(act(env, 1))
+    assert seen[-1]['is_terminal'] and len(seen) < 20
+    env = envs.make('gym:MountainCar-v0', seed=0, repeat=50)
+    assert act(env, 0, True)['reward'] == 0
+    seen = [act(env, 1) for _ in range(4)]  # of the 200 steps that it lasts
+    assert [float(x['reward']) for x in seen] == [-50] * 4
+    assert [bool(x['is_last']) for x in seen] == [False] * 3 + [True]
+    assert not seen[-1]['is_terminal'] and act(env, 1)['is_first']
+
+
 # Crafter
 
 
