@@ -425,8 +425,10 @@ class Dreamer(Model):
         return self.config.loss_scales[name.split('/')[0]]
 
     def _cast(self, params: Any) -> Any:
-        """Matrices in the compute dtype, cast once; biases and scales stay float32."""
-        return jax.tree.map(lambda x: x.astype(self.dtype) if x.ndim > 1 else x, params)
+        """In the compute dtype, cast once; norms stay in float32."""
+        is_norm = lambda x: isinstance(x, nets.RMSNorm)
+        cast = lambda x: x if is_norm(x) else x.astype(self.dtype)
+        return jax.tree.map(cast, params, is_leaf=is_norm)
 
 
 def _loss_order(name: str) -> int:

@@ -239,9 +239,12 @@ class RSSM(eqx.Module):
         # Their sum goes into the product, which leaves the norm alone with its input.
         x = x + (forget(own_drive) + action_drive)
         x = normalized_silu(memo, 'hidden', x, self.hidden_norm.scale)
-        x = product('gru', x) + self.gru.bias.astype(x.dtype)
-        gates = x.reshape(*deter.shape[:-1], self.blocks, 3, -1)
-        gate, cand, update = (gates[..., i, :].reshape(deter.shape) for i in range(3))
+        gates = product('gru', x).reshape(*deter.shape[:-1], self.blocks, 3, -1)
+        # Added to each gate: to all of them it would be copied before the product.
+        bias = self.gru.bias.astype(x.dtype).reshape(self.blocks, 3, -1)
+        gate, cand, update = (
+            (gates[..., i, :] + bias[:, i]).reshape(deter.shape) for i in range(3)
+        )
         cand = jnp.tanh(jax.nn.sigmoid(gate) * cand)
         update = jax.nn.sigmoid(update - 1)
         return update * cand + (1 - update) * deter

@@ -48,6 +48,7 @@ def multiply(x: jax.Array, kernel: jax.Array) -> jax.Array:
 
 def block_matmul(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """x [..., G * i], kernel [G, i, o] -> [..., G * o]."""
-    blocks = x.reshape(*x.shape[:-1], kernel.shape[0], kernel.shape[1])
-    out = jnp.einsum('...gi,gio->...go', blocks, kernel.astype(x.dtype))
-    return out.reshape(*x.shape[:-1], -1)
+    blocks = x.reshape(-1, kernel.shape[0], kernel.shape[1])
+    axes = ((2,), (1,)), ((1,), (0,))
+    out = jax.lax.dot_general(blocks, kernel.astype(x.dtype), axes)  # [G, N, o]
+    return out.swapaxes(0, 1).reshape(*x.shape[:-1], -1)
