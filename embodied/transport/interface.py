@@ -83,10 +83,11 @@ class Server(abc.ABC):
 
         With a `postfn`, `workfn` returns `(reply, info)` and `postfn(info)` runs after
         the reply was handed over, one at a time, in the order of the requests.
-        Each method has its own `workers` threads; 0 runs it in the I/O thread, for
-        handlers that return at once. With `once`, a client that repeats a request
-        gets the stored reply. Arrays are read-only when they arrive, and must not be
-        changed any more after they were returned.
+        Each method has its own `workers` threads, and its handler runs nowhere else; 0
+        runs it in whichever thread reads the requests, for handlers that return at
+        once. With `once`, a client that repeats a request gets the stored reply. Arrays
+        are read-only when they arrive, and must not be changed any more after they were
+        returned.
         """
 
     @abc.abstractmethod
@@ -104,8 +105,7 @@ class Server(abc.ABC):
 
         A batch is dispatched when `batch` rows wait, when every client that uses the
         method waits, or `max_wait` seconds after its first row; a function may tell
-        these seconds anew each time. With `workers=0` it runs in the I/O thread, for
-        handlers that return at once.
+        these seconds anew each time. `workers` are as in `bind`.
         """
 
     @abc.abstractmethod
