@@ -54,15 +54,22 @@ def use_renderer() -> None:
 def choose(backends: Sequence[str] = BACKENDS) -> str:
     """The first library that can draw here, found out in a process of its own."""
     for backend in backends:
+        if _draws(backend):
+            return backend
+    raise ConfigError(HELP)
+
+
+def _draws(backend: str) -> bool:
+    try:
         done = subprocess.run(
             [sys.executable, '-c', PROBE],
             env={**os.environ, VARIABLE: backend},
             capture_output=True,
             timeout=PROBE_TIMEOUT,
         )
-        if done.returncode == 0:
-            return backend
-    raise ConfigError(HELP)
+    except subprocess.TimeoutExpired:  # A driver that hangs does not draw.
+        return False
+    return done.returncode == 0
 
 
 @contextlib.contextmanager

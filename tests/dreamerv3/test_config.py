@@ -119,6 +119,28 @@ def test_benchmark_presets_hold_the_published_settings(name):
     assert config.report_length == 32
 
 
+ATARI = {'repeat': 4, 'noops': 30, 'pooling': 2, 'lives': 'unused', 'length': 108_000}
+SETTINGS = {
+    'atari': ATARI | {'size': 96, 'gray': True, 'sticky': True, 'actions': 'all'},
+    'atari100k': ATARI
+    | {'size': 64, 'gray': False, 'sticky': False, 'actions': 'needed'},
+    'crafter': {'size': 64},
+    'dmc_proprio': {'proprio': True, 'image': False, 'repeat': 1},
+    'dmc_vision': {'proprio': False, 'image': True, 'repeat': 1, 'size': 64},
+    'procgen': {'size': 96},
+    'dmlab': {'size': 64, 'repeat': 4},
+    'minecraft': {'size': 64, 'break_speed': 100.0, 'length': 36_000},
+}
+
+
+@pytest.mark.parametrize('name', SETTINGS)
+def test_benchmark_presets_hold_the_published_environments(name):
+    config = resolve(f'--configs {name}')
+    settings = config.env[config.task.partition('_')[0]]
+    assert {key: settings[key] for key in SETTINGS[name]} == SETTINGS[name]
+    assert settings.get('resize', 'bilinear') == 'bilinear'
+
+
 @pytest.mark.parametrize('name', PRESETS)
 def test_every_preset_resolves_and_changes_something(name):
     changed = resolve(f'--configs {name}') != resolve()

@@ -120,6 +120,15 @@ def test_presets_differ_in_size_color_and_actions():
     assert short.act_space['action'].high == 6
 
 
+def test_sticky_frames_repeat_the_action_before_by_chance():
+    plain, same, sticky = (
+        frames_of(Atari('pong', seed=seed, sticky=sticky, noops=0, actions='needed'))
+        for seed, sticky in ((3, False), (4, False), (3, True))
+    )
+    np.testing.assert_array_equal(plain, same)  # nothing else is random
+    assert any((a != b).any() for a, b in zip(plain, sticky, strict=True))
+
+
 def frames_of(env, steps=40):
     act(env, NOOP, reset=True)
     return [act(env, i % 3)['image'] for i in range(steps)]
