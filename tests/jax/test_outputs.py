@@ -166,6 +166,11 @@ def test_the_first_of_equally_large_entries_is_the_largest():
     np.testing.assert_array_equal(outputs.first_largest(x), np.eye(5)[x.argmax(-1)])
 
 
+def test_rounding_does_not_decide_what_is_largest():
+    x = np.float32([1.0, 8.0, np.nextafter(np.float32(8), np.float32(9)), 7.9])
+    np.testing.assert_array_equal(outputs.first_largest(x), [0, 1, 0, 0])
+
+
 def test_straight_through_samples_have_the_gradient_of_the_probabilities():
     logits, weight = jnp.array(LOGITS), jnp.array([[1.0, -2.0, 3.0], [0.5, 0.1, 2.0]])
     gumbel = jax.random.gumbel(jax.random.key(0), logits.shape)

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 
 __all__ = ['Categorical', 'first_largest']
 
+ROUNDING = 1e-5  # differences of sampled log-probabilities that mean nothing
+
 
 class Categorical:
     """Categorical variables given by logits [..., *event, classes].
@@ -66,10 +68,12 @@ class Categorical:
 
 
 def first_largest(x: jax.Array) -> jax.Array:
-    """The one-hot float32 of x.argmax(-1).
+    """The one-hot float32 of x.argmax(-1), or of the first that is as good as that.
 
     Unlike with indices, a GPU does all of it in one operation, and that of x as well.
+    Exact equality would not do: compilers may compute x twice, for its maximum and to
+    compare with it, and round differently; then nothing would be the largest.
     """
     countdown = jnp.arange(x.shape[-1], 0, -1, dtype=jnp.float32)
-    ranks = jnp.where(x == x.max(-1, keepdims=True), countdown, 0)
+    ranks = jnp.where(x >= x.max(-1, keepdims=True) - ROUNDING, countdown, 0)
     return (ranks == ranks.max(-1, keepdims=True)).astype(jnp.float32)
