@@ -59,7 +59,7 @@ class Tempo:
 class Visit:
     """A stay of the loop with a worker.
 
-    `serve` runs the calls that wait for the worker and says whether there were any.
+    `serve` runs calls that wait for the worker and says whether there are more.
     """
 
     def __init__(self, tempo: Tempo, serve: Callable[[], bool]) -> None:

@@ -95,8 +95,8 @@ class Loop:
         more, due, timeout = False, math.inf, None
         for settle in self._settlers:
             more |= settle()
-        if not self.inside:  # One of them has let another thread have it.
-            return
+            if not self.inside:  # That has let another thread have the loop.
+                return
         for clock in self._clocks:  # after that, which may have given them work
             due = min(due, clock.deadline())
         if due < math.inf:

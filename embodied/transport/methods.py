@@ -176,20 +176,17 @@ class Methods:
 
         Once per turn of the I/O thread: a worker that gets its batch while that reads
         the rest would take the interpreter from it at every system call. Returns
-        whether something ran right here: there may be more, and replies may have used
-        any socket.
+        whether there is more to be run right here.
         """
-        ran = False
         if self._grown:
             self._grown = False
-            ran = self.run_due()
-        if (lease := self._lease) is None:
-            return ran
-        if lease.visit is not None:
-            ran |= lease.visit.serve()
-        elif self._quick is not None:
-            self._lend(lease, self._quick)
-        return ran
+            self.run_due()
+        if (lease := self._lease) is not None:
+            if lease.visit is not None:
+                return lease.visit.serve()
+            if self._quick is not None:
+                self._lend(lease, self._quick)
+        return False
 
     def finished(self, task: Task) -> None:
         """To be called after the replies of a posted task were handed over."""
@@ -232,16 +229,14 @@ class Methods:
                 first = min(first, due)
         return first
 
-    def run_due(self) -> bool:
-        """Begins batches that are due; whether some ran in this thread."""
-        ran = False
+    def run_due(self) -> None:
+        """Begins batches that are due."""
         with self._lock:
             for method in self._batched:
                 self._dispatch(method)
         for method in self._batched:
             if not method.workers:
-                ran |= self._run_here(method)
-        return ran
+                self._run_here(method)
 
     def queued(self) -> int:
         """Requests that wait for a worker."""
@@ -292,8 +287,11 @@ class Methods:
             method.tasks.put(visit)
 
     def _lead(self, lease: Lease, method: Method) -> bool:
-        """Runs tasks of a method in its worker, which runs the loop as well."""
-        ran = False
+        """Runs tasks of a method in its worker, which runs the loop as well.
+
+        Returns whether some are left for the next turn.
+        """
+        used = False
         for _ in range(TASKS_PER_TURN):
             if self._closing or not method.tasks.qsize():
                 break
@@ -305,21 +303,18 @@ class Methods:
             kept = lease.end_call()
             self._hand_over(task)
             if not kept:
-                return True
-            ran = True
-        if self._closing or lease.is_over(ran):
+                return False
+            used = True
+        if self._closing or lease.is_over(used):
             lease.end()
-        return ran
+        return method.tasks.qsize() > 0
 
-    def _run_here(self, method: Method) -> bool:
+    def _run_here(self, method: Method) -> None:
         """Runs all tasks of a method without workers, in the I/O thread."""
-        ran = False
         while method.tasks.qsize():
             task = method.tasks.get()
             self._run(task)
             self._hand_over(task)
-            ran = True
-        return ran
 
     def _run(self, task: Task) -> None:
         begun = time.perf_counter()

@@ -91,8 +91,9 @@ class WireServer(Server):
 
     def start(self, block: bool = True) -> None:
         assert self._thread is None, 'A server starts once.'
+        # Before those that receive, which look for signals that replies swallowed.
+        self._loop.add_settler(self._methods.settle)
         self._open()
-        self._loop.add_settler(self._methods.settle)  # after those that receive
         self._methods.start()
         self._thread = threading.Thread(
             target=self._run, name=f'{self._name}-io', daemon=True

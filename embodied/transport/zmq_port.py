@@ -132,13 +132,16 @@ class ZmqPort(Port):
         self._touched = True
 
     def _settle(self) -> bool:
-        """Receives until there is nothing, since every use may swallow the signal."""
+        """Receives until there is nothing, since every use may swallow the signal.
+
+        Returns whether something came, which others have not seen yet.
+        """
         if not self._touched:
             return False
-        for _ in range(MESSAGES_PER_TURN):
+        for count in range(MESSAGES_PER_TURN):
             if not zmq_sockets.readable(self._router):
                 self._touched = False
-                return False
+                return count > 0
             route, *frames = zmq_sockets.receive(self._router, head=2)
             link = self._links.get(route) or ZmqLink(self, route)
             if link.deaf:
