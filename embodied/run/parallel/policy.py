@@ -1,5 +1,6 @@
 """Policy: calls the agent for rows of environments, in batches of few sizes."""
 
+import collections
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -13,12 +14,16 @@ from .vitals import COMPILING, vitals
 
 __all__ = ['Policy', 'bucket_size']
 
+WORTH_COMPILING = 1000  # calls for which a larger program was padded
+
 
 class Policy:
     """Acts for environments in slots from 1 on; `slots` and `batch` rows are planned.
 
     There may be more of both. Batches are padded to one of few sizes, because a program
-    is compiled for each, and stripped again. One call runs at a time.
+    is compiled for each, and stripped again. While it compiles nobody acts, so smaller
+    ones use a larger program that is there, until they were many. One call runs at a
+    time.
     """
 
     def __init__(self, agent: base.Agent, slots: int, batch: int):
@@ -26,7 +31,8 @@ class Policy:
         self._planned, self._batch = slots, batch
         self._slots = slots
         self._lock = threading.Lock()
-        self._compiled: set[tuple[int, int, str]] = set()  # kinds of calls before
+        self._compiled: set[tuple[int, int, str]] = set()  # slots, sizes and modes
+        self._wanted: collections.Counter[tuple[int, str]] = collections.Counter()
 
     @property
     def slots(self) -> int:
@@ -38,23 +44,36 @@ class Policy:
     ) -> tuple[base.Batch, base.Batch]:
         """Acts and outs [n, ...] for obs [n, ...]; `renewed` slots start anew."""
         count = len(slots)
-        size = bucket_size(count, self._batch)
-        if size > count:
-            # A copy of a row is always a legal observation.
-            rows = np.minimum(np.arange(size), count - 1)
-            obs = {k: v[rows] for k, v in obs.items()}
-            slots = np.concatenate([slots, np.zeros(size - count, slots.dtype)])
         with self._lock:
             if (highest := int(slots.max())) > self._slots:
                 self._resize(highest)
             if len(renewed):
                 self._carries.renew(renewed)
+            size = self._size(count, mode)
+            if size > count:
+                # A copy of a row is always a legal observation.
+                rows = np.minimum(np.arange(size), count - 1)
+                obs = {k: v[rows] for k, v in obs.items()}
+                slots = np.concatenate([slots, np.zeros(size - count, slots.dtype)])
             kind = (self._slots, size, mode)
             with vitals().busy('' if kind in self._compiled else COMPILING):
                 acts, outs = self._carries.act(slots, obs, mode)
             self._compiled.add(kind)
         acts = {k: v for k, v in acts.items() if k != 'reset'}
         return _strip(acts, size, count), _strip(outs, size, count)
+
+    def _size(self, count: int, mode: str) -> int:
+        """Rows to pad a batch of `count` to."""
+        best = bucket_size(count, self._batch)
+        self._wanted[best, mode] += 1
+        if self._wanted[best, mode] > WORTH_COMPILING:
+            return best
+        fitting = (
+            size
+            for slots, size, its_mode in self._compiled
+            if slots == self._slots and its_mode == mode and size >= count
+        )
+        return min(fitting, default=max(best, self._batch))
 
     def shrink(self, highest: int) -> None:
         """Slots beyond `highest` are not used any more."""

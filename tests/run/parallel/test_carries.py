@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from embodied.core.errors import DreamerError
 from embodied.run.parallel.carries import PolicyCarries, make_carries
-from embodied.run.parallel.policy import Policy, bucket_size
+from embodied.run.parallel.policy import WORTH_COMPILING, Policy, bucket_size
 
 SLOTS, BATCH = 6, 5
 NONE = np.zeros(0, np.int32)
@@ -87,8 +87,22 @@ def test_arrays_of_jax_stay_on_their_device():
 def test_padding_is_stripped_from_acts_and_outs():
     agent = CountingAgent()
     acts, outs = Policy(agent, 8, 8)(np.array([7, 2, 5]), NONE, obs_of(3), 'train')
-    assert agent.calls == [(4, 'train')]
+    assert agent.calls == [(8, 'train')]
     assert acts['action'].shape == outs['latent'].shape == (3,)
+
+
+def test_few_small_batches_are_not_worth_a_program_of_their_own():
+    agent = CountingAgent()
+    policy = Policy(agent, 8, 8)
+    for slots in ([3], [4, 2], [5]):
+        policy(np.array(slots), NONE, obs_of(len(slots)), 'train')
+    assert agent.calls == [(8, 'train')] * 3
+    for _ in range(WORTH_COMPILING):
+        policy(np.array([3]), NONE, obs_of(1), 'train')
+    assert agent.calls[-1] == (1, 'train')
+    policy(np.array([4, 2]), NONE, obs_of(2), 'train')
+    policy(np.array([4]), NONE, obs_of(1), 'eval')
+    assert agent.calls[-2:] == [(8, 'train'), (8, 'eval')]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +172,7 @@ WRONG = {
     'a number': (lambda n: 0, lambda carry: carry, 'one row per environment'),
     'other keys': (lambda n: {'a': [0] * n}, lambda carry: {'b': []}, 'structure'),
     'a missing part': (lambda n: ([0] * n, ()), lambda carry: carry[:1], 'structure'),
-    'too few rows': (lambda n: [0] * n, lambda carry: carry[:-1], 'returned 1'),
+    'too few rows': (lambda n: [0] * n, lambda carry: carry[:-1], 'returned 3'),
 }
 
 
@@ -182,5 +196,5 @@ def test_acts_without_rows_are_explained():
         def policy(self, carry, obs, mode='train'):
             return (), {'action': np.zeros(7)}, {}
 
-    with pytest.raises(DreamerError, match=r"'action' of shape \(7,\) for 2 rows"):
+    with pytest.raises(DreamerError, match=r"'action' of shape \(7,\) for 4 rows"):
         Policy(Agent(), 3, 4)(np.array([1, 2]), NONE, obs_of(2), 'train')
