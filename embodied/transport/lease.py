@@ -53,6 +53,7 @@ class Tempo:
 
     def distrust(self) -> None:
         """The loop had to be taken back: it takes longer until it is lent again."""
+        self._run = 0
         self._needed = min(2 * self._needed, LAST_RUN)
 
 
@@ -120,27 +121,34 @@ class Lease:
             self._depart()
 
     def end_call(self) -> bool:
-        """The handler has returned; False if the loop was taken back meanwhile."""
+        """The handler has returned; whether the worker still has the loop.
+
+        Not if it was taken back meanwhile, nor if calls have become slow.
+        """
         with self._lock:
             if not self._loop.inside:
                 return False
+            assert self.visit is not None and self._away is not None
+            tempo = self.visit.tempo
+            tempo.note(time.monotonic() - self._away)
+            self.visit.unused = 0
             self._away = None
-            return True
+            if tempo.is_slow:
+                self._go_home()
+            return not tempo.is_slow
 
-    def is_over(self, used: bool) -> bool:
-        """Whether the loop should go home, asked once per turn of it."""
-        visit = self.visit
-        assert visit is not None
-        visit.unused = 0 if used else visit.unused + 1
-        return visit.tempo.is_slow or visit.unused > UNUSED
+    def skip(self) -> None:
+        """The loop has turned without a call for the worker."""
+        assert self.visit is not None
+        self.visit.unused += 1
+        if self.visit.unused > UNUSED:
+            self.end()
 
     def end(self) -> None:
-        """Sends the loop home, if it is the caller's."""
+        """Sends the loop home, if the worker has it."""
         with self._lock:
             if self._loop.inside:
-                self.visit = self._away = None
-                self._loop.leave()
-                self._timer.set(0.0)
+                self._go_home()
 
     # Anywhere.
 
@@ -153,6 +161,11 @@ class Lease:
         if not self._ringing:  # Else it rings earlier, and is set again then.
             self._ringing = True
             self._timer.set(PATIENCE)
+
+    def _go_home(self) -> None:
+        self.visit = self._away = None
+        self._loop.leave()
+        self._timer.set(0.0)
 
     def _watch(self) -> None:
         """Sleeps until the loop comes home, or takes it back."""

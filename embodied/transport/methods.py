@@ -299,14 +299,16 @@ class Methods:
             if isinstance(task, Visit):
                 continue  # an earlier one, which was over before it began
             lease.begin_call()
-            self._run(task)
+            task.run()
             kept = lease.end_call()
             self._hand_over(task)
             if not kept:
                 return False
             used = True
-        if self._closing or lease.is_over(used):
+        if self._closing:
             lease.end()
+        elif not used:
+            lease.skip()
         return method.tasks.qsize() > 0
 
     def _run_here(self, method: Method) -> None:
