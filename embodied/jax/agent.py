@@ -1,9 +1,9 @@
 """Agent: runs a Model's pure functions as compiled programs.
 
-The state lives on the device as a flat list and is donated to each train step. The
-weights are made from it once per update and never donated: the next update and acting
-both read them. Swapping them is one assignment, so acting and learning may run in two
-threads.
+The state lives on the device as a flat list and is donated to each train step, which
+puts out the weights for acting as buffers of their own. Swapping those is one
+assignment, so acting and learning may run in two threads. A train step makes its own
+weights: where little moves in memory from call to call, a GPU is faster to launch.
 """
 
 import functools
@@ -74,10 +74,8 @@ class Agent(base.Agent):
         ]
         make = jax.jit(lambda: self._tree.flatten(pack()), out_shardings=self._places)
         self._state = make()
-        weights = jax.eval_shape(lambda: model.weights(pack()))
-        self._weights_tree = Tree(weights)
-        self._policy_leaves = self._weights_tree.places(model.policy_params(weights))
-        self._policy_tree = Tree(model.policy_params(weights))
+        acting = lambda: model.policy_params(model.weights(pack()))
+        self._policy_tree = Tree(jax.eval_shape(acting))
         self._updates = 0
         self._counts = {TRAIN: 0, POLICY: 0, REPORT: 0}
         self._pending: Pending | None = None
@@ -95,12 +93,12 @@ class Agent(base.Agent):
             self._row_policies[greedy] = RowPolicy(
                 policy, compiler, self._policy_device
             )
-        self._weights_program = jax.jit(self._weights_of, out_shardings=whole)
+        self._snapshot_program = jax.jit(self._snapshot_of, out_shardings=whole)
         self._pack_program = jax.jit(self._pack)
         self._unpack_program = jax.jit(self._unpack)
         self._init_policy_program = jax.jit(model.init_policy, static_argnums=0)
         self._init_train_program = jax.jit(model.init_train, static_argnums=0)
-        self._use(self._weights_program(self._state))
+        self._use(self._snapshot_program(self._state))
 
     @property
     def params(self) -> Any:
@@ -124,14 +122,13 @@ class Agent(base.Agent):
 
     def prepare(self, batch_size: int, batch_length: int, report_length: int) -> None:
         """Begins to compile training and reports, in the background; 0 is none."""
-        rows, whole = self._devices.rows, self._devices.whole
+        rows = self._devices.rows
         batch_size *= self._devices.replicas
         carry = jax.eval_shape(lambda: self.model.init_train(batch_size))
         state = [
             placed(x, place)
             for x, place in zip(self._tree.shapes, self._places, strict=True)
         ]
-        weights = placed(self._weights_tree.shapes, whole)
         count = jax.ShapeDtypeStruct((), np.uint32)
         for program, length in (
             (self._train_program, batch_length),
@@ -139,7 +136,7 @@ class Agent(base.Agent):
         ):
             batch = self.model.batch_shapes(batch_size, length) if length else None
             if batch is not None:
-                args = (state, weights, placed(carry, rows), placed(batch, rows), count)
+                args = (state, placed(carry, rows), placed(batch, rows), count)
                 votes = self._votes() if program is self._train_program else ()
                 program.prepare(signature(batch), *args, *votes)
 
@@ -203,16 +200,10 @@ class Agent(base.Agent):
         """Begins an update and waits for nothing; what it puts out is on the device."""
         count, selected = self._next_count(TRAIN), self._inputs(batch)
         carry = self._rows(carry)
-        self._state, weights, *results = self._train_program(
-            signature(selected),
-            self._state,
-            self._weights,
-            carry,
-            selected,
-            count,
-            *self._votes(),
+        self._state, snapshot, *results = self._train_program(
+            signature(selected), self._state, carry, selected, count, *self._votes()
         )
-        self._use(weights)
+        self._use(snapshot)
         self._updates += 1
         return tuple(results)
 
@@ -231,12 +222,7 @@ class Agent(base.Agent):
     ) -> tuple[base.Carry, base.Metrics]:
         count, selected = self._next_count(REPORT), self._inputs(batch)
         carry, scalars, arrays = self._report_program(
-            signature(selected),
-            self._state,
-            self._weights,
-            self._rows(carry),
-            selected,
-            count,
+            signature(selected), self._state, self._rows(carry), selected, count
         )
         arrays = jax.tree.map(np.asarray, arrays)
         return carry, {**self._report_metrics.unpack(scalars), **arrays}
@@ -256,7 +242,7 @@ class Agent(base.Agent):
         leaves = self._names.load(self._unpacked(), data['state'], regex)
         self._place(self._pack_program(leaves))
         if self._devices.single:  # else `follow` is next
-            self._use(self._weights_program(self._state))
+            self._use(self._snapshot_program(self._state))
         if regex is None:
             self._updates = data['updates']
             self._counts = dict(data['counts'])
@@ -283,7 +269,7 @@ class Agent(base.Agent):
         state, numbers = take_from_first(state, [*counts, *counters])
         self._updates, self._counts[TRAIN], self._counts[REPORT], *counters = numbers
         self._place(state)
-        self._use(self._weights_program(self._state))
+        self._use(self._snapshot_program(self._state))
         if not self._devices.leads:
             self._pending = None  # latents of another replica's steps
         return counters
@@ -300,10 +286,9 @@ class Agent(base.Agent):
 
     # Programs
 
-    def _train(self, leaves, weights, carry, batch, count, votes=None):
+    def _train(self, leaves, carry, batch, count, votes=None):
         state = self._tree.unflatten(leaves)
-        weights = self._weights_tree.unflatten(weights)
-        key = self._key_for(TRAIN, count)
+        weights, key = self._weights_of(state), self._key_for(TRAIN, count)
         result = self.model.train(state, weights, carry, batch, key)
         losses = self._losses.pack(result.losses)
         # A step that went wrong must not reach the parameters: the host sees the
@@ -316,13 +301,12 @@ class Agent(base.Agent):
         new = self._tree.flatten(jax.tree.map(keep, result.state, state))
         new = self._devices.place(new, self._places)
         metrics = self._metrics.pack(result.metrics)
-        weights = self._weights_of(new)
-        return new, weights, result.carry, result.replay, losses, metrics, answers
+        snapshot = self._snapshot_of(new)
+        return new, snapshot, result.carry, result.replay, losses, metrics, answers
 
-    def _report(self, leaves, weights, carry, batch, count):
+    def _report(self, leaves, carry, batch, count):
         state = self._tree.unflatten(leaves)
-        weights = self._weights_tree.unflatten(weights)
-        key = self._key_for(REPORT, count)
+        weights, key = self._weights_of(state), self._key_for(REPORT, count)
         carry, metrics = self.model.report(state, weights, carry, batch, key)
         scalars = {k: v for k, v in metrics.items() if not v.ndim}
         arrays = {k: v for k, v in metrics.items() if v.ndim}
@@ -335,10 +319,15 @@ class Agent(base.Agent):
             key = jax.random.fold_in(key, self._devices.replica)
         return self.model.policy(params, carry, obs, key, greedy)
 
-    def _weights_of(self, leaves):
+    def _weights_of(self, state):
+        # Once, instead of wherever they are used.
+        return jax.lax.optimization_barrier(self.model.weights(state))
+
+    def _snapshot_of(self, leaves):
         weights = self.model.weights(self._tree.unflatten(leaves))
+        params = self._policy_tree.flatten(self.model.policy_params(weights))
         # Own buffers: what the train step donates must not be shared with acting.
-        return [jnp.copy(x) for x in self._weights_tree.flatten(weights)]
+        return [jnp.copy(x) for x in params]
 
     def _pack(self, leaves):
         return self._tree.flatten(self.model.pack(self._names.unflatten(leaves)))
@@ -348,10 +337,8 @@ class Agent(base.Agent):
 
     # Helpers
 
-    def _use(self, weights: list[jax.Array]) -> None:
-        """From now on, train and act with these."""
-        self._weights = weights
-        snapshot = [weights[i] for i in self._policy_leaves]
+    def _use(self, snapshot: list[jax.Array]) -> None:
+        """From now on, act with these."""
         if not self._devices.alone:  # Each device has them all, and one is to act.
             snapshot = [x.addressable_data(0) for x in snapshot]
         if self._policy_device is not None:

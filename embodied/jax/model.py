@@ -46,7 +46,7 @@ class Model:
         return jax.tree.map(lambda x: False, state)
 
     def weights(self, state: Any) -> Any:
-        """What training and acting compute with, made once per update."""
+        """What training and acting compute with, made from the state."""
         raise NotImplementedError('weights(state) -> weights')
 
     def policy_params(self, weights: Any) -> Any:

@@ -22,7 +22,6 @@ class Tree:
 
     def __init__(self, example: Any):
         paths, self._treedef = jax.tree_util.tree_flatten_with_path(example)
-        self._examples = [leaf for _, leaf in paths]
         keystr = jax.tree_util.keystr
         self.names = [keystr(path, simple=True, separator='.') for path, _ in paths]
         self.shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for _, x in paths]
@@ -32,11 +31,6 @@ class Tree:
 
     def unflatten(self, leaves: Sequence[Any]) -> Any:
         return jax.tree.unflatten(self._treedef, leaves)
-
-    def places(self, part: Any) -> list[int]:
-        """Where the leaves of a part of the example are in the list of its leaves."""
-        place = {id(leaf): i for i, leaf in enumerate(self._examples)}
-        return [place[id(leaf)] for leaf in jax.tree.leaves(part)]
 
     def save(self, leaves: Sequence[jax.Array]) -> dict[str, np.ndarray]:
         """Copies on the host by name; later updates do not reach them."""
