@@ -122,23 +122,31 @@ class Agent(base.Agent):
 
     def prepare(self, batch_size: int, batch_length: int, report_length: int) -> None:
         """Begins to compile training and reports, in the background; 0 is none."""
+        for program, length, votes in (
+            (self._train_program, batch_length, self._votes()),
+            (self._report_program, report_length, ()),
+        ):
+            args = self.arguments(batch_size, length) if length else None
+            if args is not None:
+                program.prepare(signature(args[2]), *args, *votes)
+
+    def arguments(self, batch_size: int, length: int) -> tuple[Any, ...] | None:
+        """Shapes and places of what an update gets: state, carry, batch and count.
+
+        None if the model does not say how its batches look.
+        """
         rows = self._devices.rows
         batch_size *= self._devices.replicas
+        batch = self.model.batch_shapes(batch_size, length)
+        if batch is None:
+            return None
         carry = jax.eval_shape(lambda: self.model.init_train(batch_size))
         state = [
             placed(x, place)
             for x, place in zip(self._tree.shapes, self._places, strict=True)
         ]
         count = jax.ShapeDtypeStruct((), np.uint32)
-        for program, length in (
-            (self._train_program, batch_length),
-            (self._report_program, report_length),
-        ):
-            batch = self.model.batch_shapes(batch_size, length) if length else None
-            if batch is not None:
-                args = (state, placed(carry, rows), placed(batch, rows), count)
-                votes = self._votes() if program is self._train_program else ()
-                program.prepare(signature(batch), *args, *votes)
+        return state, placed(carry, rows), placed(batch, rows), count
 
     # Acting
 

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Hashable
@@ -17,6 +18,9 @@ __all__ = ['Compiled', 'Compiler', 'Program', 'choose_device', 'setup']
 PLATFORMS = ('auto', 'cpu', 'cuda')
 CACHE_HIT = '/jax/compilation_cache/cache_hits'
 CORES_PER_COMPILATION = 4
+# Seconds after which a thread that runs Python lets others. Whoever launches an update
+# every few milliseconds must not wait for the default of 5 ms each time.
+SWITCH_INTERVAL = 1e-4
 
 # Building and trying out variants of each matrix product took over half of the compile
 # time; cuBLAS knows good ones. Convolutions do need trying out (without, some are a
@@ -25,7 +29,9 @@ GPU_OPTIONS = {'xla_gpu_enable_triton_gemm': False, 'xla_gpu_autotune_level': 2}
 
 
 def setup(platform: str = 'auto', cache: str = '') -> None:
-    """Chooses the platform and keeps compiled programs in the folder `cache`."""
+    """Prepares this process: chooses the platform, keeps compiled programs in the
+    folder `cache`, and lets threads take turns often."""
+    sys.setswitchinterval(SWITCH_INTERVAL)
     if platform not in PLATFORMS:
         raise ConfigError(
             f'jax.platform={platform} is unknown. Use one of: {", ".join(PLATFORMS)}.'

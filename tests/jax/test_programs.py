@@ -1,5 +1,7 @@
 """State as named flat lists, programs compiled ahead of time, choice of devices."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -189,3 +191,13 @@ def test_devices_are_chosen_by_name_or_number():
     assert choose_device('') is None
     assert choose_device('cpu') == jax.devices('cpu')[0]
     assert choose_device('0') == jax.devices()[0]
+
+
+def test_threads_take_turns_more_often_than_updates_come():
+    before = sys.getswitchinterval()
+    try:
+        sys.setswitchinterval(0.005)
+        setup('cpu')
+        assert sys.getswitchinterval() < 0.001
+    finally:
+        sys.setswitchinterval(before)
