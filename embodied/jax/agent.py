@@ -146,7 +146,7 @@ class Agent(base.Agent):
             for x, place in zip(self._tree.shapes, self._places, strict=True)
         ]
         count = jax.ShapeDtypeStruct((), np.uint32)
-        return state, placed(carry, rows), placed(batch, rows), count
+        return state, placed(carry, rows), self._select(placed(batch, rows)), count
 
     # Acting
 

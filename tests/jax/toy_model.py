@@ -17,7 +17,7 @@ class Toy(Model):
     """Learns the mean of `x` from noisy steps; acts by that mean plus noise."""
 
     policy_keys = ('x',)
-    batch_keys = ('x', 'y')
+    batch_keys = ('y', 'x')  # not in the order in which JAX sorts them
     context = 2
 
     def init(self, key):
