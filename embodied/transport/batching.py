@@ -23,6 +23,7 @@ class Batcher:
         self._queue: collections.deque[Job] = collections.deque()
         self._rows = 0
         self._users: set[Hashable] = set()
+        self._freed = 0.0  # when a batch could go again, after none could
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -41,18 +42,29 @@ class Batcher:
         """Does not wait for this client any more; its rows stay in the queue."""
         self._users.discard(client)
 
+    def free(self, now: float) -> None:
+        """From now on a batch may go; until now all workers were busy.
+
+        Who just got an answer is about to ask again. Without time for that, the
+        clients of a slow method would split up into groups that wait for each other.
+        """
+        self._freed = now
+
     def deadline(self) -> float | None:
-        """When the oldest row has waited long enough."""
-        return self._queue[0].arrived + self._max_wait() if self._queue else None
+        """When the oldest row has waited long enough for others."""
+        if not self._queue:
+            return None
+        return max(self._queue[0].arrived, self._freed) + self._max_wait()
 
     def take(self, now: float) -> list[Job]:
         """The next batch if it is due: full, everyone waiting, or out of time."""
-        if not self._queue:
+        deadline = self.deadline()
+        if deadline is None:
             return []
         if not (
             self._rows >= self._batch
             or self._users <= {job.client for job in self._queue}
-            or now >= self._queue[0].arrived + self._max_wait()
+            or now >= deadline
         ):
             return []
         jobs: list[Job] = []

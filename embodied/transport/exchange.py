@@ -261,7 +261,8 @@ class Exchange:
                 self.pool.drop(job.receiver)
             if (peer := job.session.peer) is not None:
                 self._answer(peer, job.number, job.outcome)
-        self._methods.finished(task)
+        if self._methods.finished(task) and not self._loop.inside:
+            self._loop.call(_look_again)
 
     def pack_outcome(self, peer: Peer, number: int, outcome: Outcome) -> list:
         """The frames of a reply to a peer."""
@@ -298,6 +299,10 @@ class Exchange:
 
     def _send(self, link: Link, parcel: Parcel) -> None:
         link.send(parcel.frames(mark=self._epoch))
+
+
+def _look_again() -> None:
+    """Nothing: it only wakes the loop, which then looks at its clocks."""
 
 
 def _name_of(link: Link) -> str:

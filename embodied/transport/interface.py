@@ -104,8 +104,9 @@ class Server(abc.ABC):
         """Serves calls of many clients by one `workfn` over [rows, ...] arrays.
 
         A batch is dispatched when `batch` rows wait, when every client that uses the
-        method waits, or `max_wait` seconds after its first row; a function may tell
-        these seconds anew each time. `workers` are as in `bind`.
+        method waits, or `max_wait` seconds after its first row came or, if all workers
+        were busy then, after one of them was free. A function may tell these seconds
+        anew each time. `workers` are as in `bind`.
         """
 
     @abc.abstractmethod

@@ -188,20 +188,27 @@ class Methods:
                 self._lend(lease, self._quick)
         return False
 
-    def finished(self, task: Task) -> None:
-        """To be called after the replies of a posted task were handed over."""
+    def finished(self, task: Task) -> bool:
+        """To be called after the replies of a posted task were handed over.
+
+        Returns whether there is a new `deadline`.
+        """
         method = task.method
         if not method.postfn and method.batcher is None:
-            return
+            return False
         with self._lock:
             if method.postfn:
                 method.ended[task.order] = task
                 while method.posted in method.ended:
                     method.posts.put(method.ended.pop(method.posted))
                     method.posted += 1
-            if method.batcher is not None:
-                method.idle += 1
-                self._dispatch(method)
+            if method.batcher is None:
+                return False
+            if not method.idle:
+                method.batcher.free(time.monotonic())
+            method.idle += 1
+            self._dispatch(method)
+            return len(method.batcher) > 0
 
     def forget(self, client: Hashable) -> None:
         """A client vanished: no batch waits for it."""
@@ -214,8 +221,7 @@ class Methods:
     def deadline(self) -> float:
         """When `run_due` has something to do, as time.monotonic(); inf for never.
 
-        A batch that is due while all workers are busy is begun by the first of them
-        that finishes, so nobody needs to wake up for it.
+        Nothing is due while all workers are busy; `finished` tells when that is over.
         """
         first = math.inf
         if not self._batched:
@@ -223,10 +229,9 @@ class Methods:
         with self._lock:
             for method in self._batched:
                 assert method.batcher is not None
-                due = method.batcher.deadline()
-                if due is None or (not method.idle and due <= time.monotonic()):
-                    continue
-                first = min(first, due)
+                due = method.batcher.deadline() if method.idle else None
+                if due is not None:
+                    first = min(first, due)
         return first
 
     def run_due(self) -> None:

@@ -75,6 +75,39 @@ def test_a_partial_batch_goes_when_its_oldest_row_waited_long_enough():
     assert clients_of(batcher.take(7.0)) == ['a']
 
 
+def test_who_just_got_an_answer_is_waited_for():
+    batcher = Batcher(batch=10, max_wait=2.0)
+    for client in 'ab':
+        batcher.add(FakeJob(client, 0, 0.0))
+    batcher.take(0.0)
+    batcher.add(FakeJob('b', 0, 1.0))
+    batcher.free(9.0)  # The call for 'a' took until now.
+    assert batcher.deadline() == 11.0
+    assert batcher.take(9.0) == []
+    batcher.add(FakeJob('a', 0, 9.5))
+    assert clients_of(batcher.take(9.5)) == ['b', 'a']
+
+
+def test_rows_that_came_during_a_call_do_not_wait_for_ever(backend, serve, connect):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def work(x):
+        begun.set()
+        go_on.wait(DEADLINE)
+        return x
+
+    batched = {'workfn': work, 'batch': 10, 'max_wait': 0.05}
+    serve(transport_=backend, f=batched, g=lambda: 0)
+    silent, other = [connect(transport=backend) for _ in range(2)]
+    first = silent.f(np.int64(1))
+    assert begun.wait(DEADLINE)
+    second = other.f(np.int64(2))
+    other.g().result(DEADLINE)  # The server has the second request by now.
+    go_on.set()
+    assert first.result(DEADLINE) == 1
+    assert second.result(DEADLINE) == 2
+
+
 def test_how_long_to_wait_may_change():
     waits = [2.0]
     batcher = Batcher(batch=10, max_wait=lambda: waits[0])
