@@ -96,16 +96,16 @@ def compile_update(size: str) -> str:
     """The text of the program that trains an agent of this size."""
     flags = ['--configs', size, '--jax.platform', 'cpu']
     config = config_lib.resolve(flags)[0]
-    agent = dreamerv3.Agent(*learner._spaces(size), config)
     (device,) = topologies.get_topology_desc(
         '', 'cuda', target_config=H200, topology='1x1x1'
     ).devices
     place = SingleDeviceSharding(device)
     shape = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place)
-    args = agent.arguments(config.batch_size, config.batch_length)
     options = {**GPU_OPTIONS, 'xla_gpu_autotune_level': 0}
     # The code asks which device is there, to choose between two ways.
     with mock.patch.object(jax, 'default_backend', lambda: 'gpu'):
+        agent = dreamerv3.Agent(*learner._spaces(size), config)
+        args = agent.arguments(config.batch_size, config.batch_length)
         update = jax.jit(agent._train, donate_argnums=0)
         return update.lower(*jax.tree.map(shape, args)).compile(options).as_text()
 

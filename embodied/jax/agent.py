@@ -21,6 +21,7 @@ from embodied.core.errors import NonFiniteError
 from .acting import RowPolicy
 from .devices import Devices, placed
 from .model import Model
+from .parcel import Parcel, Wrapping
 from .programs import Compiled, Compiler, Program
 from .replicas import await_all, take_from_first
 from .tree import Packer, Tree
@@ -29,6 +30,8 @@ __all__ = ['Agent']
 
 # Streams of random numbers: reports must not disturb training or acting.
 INIT, TRAIN, POLICY, REPORT = range(4)
+
+MOVED = 'moved'  # in the place of those arrays of a batch that the device has
 
 
 class Pending(NamedTuple):
@@ -79,6 +82,8 @@ class Agent(base.Agent):
         self._updates = 0
         self._counts = {TRAIN: 0, POLICY: 0, REPORT: 0}
         self._pending: Pending | None = None
+        self._wrappings: dict[tuple, Wrapping] = {}
+        self._joins = devices.alone and jax.default_backend() == 'gpu'
         self._losses, self._metrics, self._report_metrics = Packer(), Packer(), Packer()
         self._compiler = compiler = Compiler()
         rows, whole = devices.rows, devices.whole
@@ -128,7 +133,7 @@ class Agent(base.Agent):
         ):
             args = self.arguments(batch_size, length) if length else None
             if args is not None:
-                program.prepare(signature(args[2]), *args, *votes)
+                program.prepare(args[2].wrapping, *args, *votes)
 
     def arguments(self, batch_size: int, length: int) -> tuple[Any, ...] | None:
         """Shapes and places of what an update gets: state, carry, batch and count.
@@ -146,7 +151,8 @@ class Agent(base.Agent):
             for x, place in zip(self._tree.shapes, self._places, strict=True)
         ]
         count = jax.ShapeDtypeStruct((), np.uint32)
-        return state, placed(carry, rows), self._select(placed(batch, rows)), count
+        batch = self._wrapping(batch).shapes(placed(batch, rows))
+        return state, placed(carry, rows), batch, count
 
     # Acting
 
@@ -206,10 +212,10 @@ class Agent(base.Agent):
 
     def launch(self, carry: base.Carry, batch: base.Batch) -> tuple[Any, ...]:
         """Begins an update and waits for nothing; what it puts out is on the device."""
-        count, selected = self._next_count(TRAIN), self._inputs(batch)
+        count, parcel = self._next_count(TRAIN), self._inputs(batch)
         carry = self._rows(carry)
         self._state, snapshot, *results = self._train_program(
-            signature(selected), self._state, carry, selected, count, *self._votes()
+            parcel.wrapping, self._state, carry, parcel, count, *self._votes()
         )
         self._use(snapshot)
         self._updates += 1
@@ -218,7 +224,8 @@ class Agent(base.Agent):
     def stream(self, source: Iterator[base.Batch]) -> Iterator[base.Batch]:
         """Batches on the device; transfers overlap with the running train step."""
         for batch in source:
-            yield {**batch, **self._devices.put_rows(self._select(batch))}
+            rest = {k: v for k, v in batch.items() if k not in self.model.batch_keys}
+            yield {**rest, MOVED: self._devices.put_rows(self._parcel(batch))}
 
     # Reporting
 
@@ -228,9 +235,9 @@ class Agent(base.Agent):
     def report(
         self, carry: base.Carry, batch: base.Batch
     ) -> tuple[base.Carry, base.Metrics]:
-        count, selected = self._next_count(REPORT), self._inputs(batch)
+        count, parcel = self._next_count(REPORT), self._inputs(batch)
         carry, scalars, arrays = self._report_program(
-            signature(selected), self._state, self._rows(carry), selected, count
+            parcel.wrapping, self._state, self._rows(carry), parcel, count
         )
         arrays = jax.tree.map(np.asarray, arrays)
         return carry, {**self._report_metrics.unpack(scalars), **arrays}
@@ -294,10 +301,10 @@ class Agent(base.Agent):
 
     # Programs
 
-    def _train(self, leaves, carry, batch, count, votes=None):
+    def _train(self, leaves, carry, parcel, count, votes=None):
         state = self._tree.unflatten(leaves)
         weights, key = self._weights_of(state), self._key_for(TRAIN, count)
-        result = self.model.train(state, weights, carry, batch, key)
+        result = self.model.train(state, weights, carry, parcel.unpack(), key)
         losses = self._losses.pack(result.losses)
         # A step that went wrong must not reach the parameters: the host sees the
         # losses one step later.
@@ -312,9 +319,10 @@ class Agent(base.Agent):
         snapshot = self._snapshot_of(new)
         return new, snapshot, result.carry, result.replay, losses, metrics, answers
 
-    def _report(self, leaves, carry, batch, count):
+    def _report(self, leaves, carry, parcel, count):
         state = self._tree.unflatten(leaves)
         weights, key = self._weights_of(state), self._key_for(REPORT, count)
+        batch = parcel.unpack()
         carry, metrics = self.model.report(state, weights, carry, batch, key)
         scalars = {k: v for k, v in metrics.items() if not v.ndim}
         arrays = {k: v for k, v in metrics.items() if v.ndim}
@@ -388,12 +396,20 @@ class Agent(base.Agent):
             'observations and rewards, or lower agent.opt.lr.'
         )
 
-    def _select(self, batch: base.Batch) -> base.Batch:
-        return {k: batch[k] for k in self.model.batch_keys}
+    def _inputs(self, batch: base.Batch) -> Parcel:
+        return batch[MOVED] if MOVED in batch else self._rows(self._parcel(batch))
 
-    def _inputs(self, batch: base.Batch) -> base.Batch:
-        # JAX sorts dicts by their keys; programs are known by the order of ours.
-        return self._select(self._rows(self._select(batch)))
+    def _parcel(self, batch: base.Batch) -> Parcel:
+        return self._wrapping(batch).pack(batch)
+
+    def _wrapping(self, batch: Mapping[str, Any]) -> Wrapping:
+        """How batches of this kind go to the device; there is one for each kind."""
+        chosen = {k: batch[k] for k in self.model.batch_keys}
+        key = signature(chosen)
+        if (known := self._wrappings.get(key)) is not None:
+            return known
+        # Two threads may come here at once, and programs are known by their wrapping.
+        return self._wrappings.setdefault(key, Wrapping(chosen, self._joins))
 
     def _rows(self, tree: Any) -> Any:
         """Where programs want them; a single device takes them from anywhere."""
