@@ -70,6 +70,30 @@ class Actions:
     def sample(self, dists: Dists, noise: Values) -> Values:
         return {name: dists[name].sample(noise[name]) for name in self.spaces}
 
+    def draw(self, dists: Dists, noise: Values) -> Values:
+        """Like `sample`, but discrete ones as one-hot [..., *shape, classes]."""
+        drawn = self.sample(dists, noise)
+        for name, space in self.spaces.items():
+            if space.discrete:
+                drawn[name] = dists[name].draw(noise[name])
+        return drawn
+
+    def join(self, drawn: Values, dtype: Any) -> jax.Array:
+        """The `vector` of actions that were drawn."""
+        parts = []
+        for name, space in self.spaces.items():
+            rank = len(space.shape) + space.discrete
+            lead = drawn[name].shape[: drawn[name].ndim - rank]
+            parts.append(drawn[name].astype(dtype).reshape(*lead, -1))
+        return jnp.concatenate(parts, -1)
+
+    def settle(self, drawn: Values) -> Values:
+        """Actions that were drawn, as `sample` returns them."""
+        return {
+            name: drawn[name].argmax(-1) if space.discrete else drawn[name]
+            for name, space in self.spaces.items()
+        }
+
     def pred(self, dists: Dists) -> Values:
         return {name: dists[name].pred() for name in self.spaces}
 

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 
 from embodied.jax import outputs, recurrence
 
-from .actions import Actions, Dists, Values
+from .actions import Dists, Values
 from .returns import Range, lambda_return, update_range
+from .rollout import Rollout
 from .rssm import RSSM, State
 
 __all__ = ['imagine', 'imagined_losses', 'replayed_value_loss']
@@ -29,19 +30,16 @@ def imagine(
     start: [N, ...]. noise: Gumbel [H, N, S, C] for the states and [H, N, ...] for the
     actions. Returns states [H + 1, N, ...] and actions [H, N, ...].
     """
-    actions: Actions = policy.actions
+    rollout = Rollout(dyn, policy, start.deter.dtype)
 
-    def step(state: State, noise: tuple[jax.Array, Values]):
-        state_noise, action_noise = recurrence.taken(noise)
-        action = actions.sample(policy(state.feat), action_noise)
-        vector = actions.vector(action, state.deter.dtype)
-        state = dyn.imagine_step(state, vector, state_noise)
-        return state, (state, action)
+    def step(carry: Any, noise: tuple[jax.Array, Values]):
+        carry, action = rollout.step(carry, recurrence.taken(noise))
+        return carry, (carry.state, action)
 
     unroll = recurrence.unroll(len(noise[0]))
-    _, (states, acts) = jax.lax.scan(step, start, noise, unroll=unroll)
+    _, (states, drawn) = jax.lax.scan(step, rollout.begin(start), noise, unroll=unroll)
     states = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, states)
-    return sg(states), sg(acts)
+    return sg(states), sg(policy.actions.settle(drawn))
 
 
 def imagined_losses(

@@ -71,7 +71,13 @@ class Policy(eqx.Module):
                 self.stds[name] = nets.Linear(init, *width, POLICY_SCALE)
 
     def __call__(self, feat: jax.Array) -> dict[str, Any]:
-        x = self.mlp(feat)
+        return self._dists(self.mlp(feat))
+
+    def after(self, x: jax.Array) -> dict[str, Any]:
+        """The same from the product of feat with the kernel of the first layer."""
+        return self._dists(self.mlp.after(x))
+
+    def _dists(self, x: jax.Array) -> dict[str, Any]:
         return {
             name: self._discrete(name, x) if space.discrete else self._normal(name, x)
             for name, space in self.actions.spaces.items()

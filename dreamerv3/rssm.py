@@ -5,6 +5,7 @@ blocks. Whatever does not depend on the state (tokens, actions, noise) is prepar
 all steps at once before the loop over time, and so are most gradients after it.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import equinox as eqx
@@ -17,7 +18,7 @@ from embodied.jax.nets.linear import multiply
 from embodied.jax.nets.norm import mean_square, normalize
 from embodied.jax.recurrence import Memo
 
-__all__ = ['RSSM', 'Kernels', 'State']
+__all__ = ['RSSM', 'Kernels', 'State', 'flatten', 'limited']
 
 # Up to this size of deter, a GPU multiplies with blocks as one matrix, mostly zeros:
 # the loop over time pays for the number of operations and for unusual layouts.
@@ -135,7 +136,16 @@ class RSSM(eqx.Module):
         action_drive, token_drive = drives
         reset, gumbel = fixed
         state, deter_drive = carry
-        deter = self._core(memo, kernels, state, deter_drive, action_drive, reset)
+        product = lambda name, x: memo(name, multiply, x, kernels[name])
+        if 'hidden_own' in kernels:
+            own_drive = product('hidden_own', state.deter)
+            input_drive = deter_drive
+        else:
+            hidden = self.deter_in.norm.scale.shape[0]
+            input_drive, own_drive = jnp.split(deter_drive, [hidden], -1)
+        drives = (input_drive, product('stoch_in', flatten(state.stoch)))
+        rest = (masked(own_drive, reset) + action_drive,)
+        deter = self.core(memo, kernels, state.deter, drives, rest, reset)
         x = memo('deter_out', multiply, deter, kernels['deter_out'])
         deter_drive, x = jnp.split(x, [deter_drive.shape[-1]], -1)
         x = normalized_silu(memo, 'post', x + token_drive, self.post.norm.scale)
@@ -159,11 +169,18 @@ class RSSM(eqx.Module):
         """One step without observation; action: [N, actions], gumbel: [N, S, C]."""
         kernels = self.kernels(state.deter.dtype, dense=False)
         memo = recurrence.compute
-        action_drive = self._action_drive(kernels, action)
-        deter_drive = state.deter @ kernels['deter_in']
-        deter = self._core(memo, kernels, state, deter_drive, action_drive)
+        stoch = flatten(state.stoch)
+        drives = (state.deter @ kernels['deter_in'], stoch @ kernels['stoch_in'])
+        own_drive = multiply(state.deter, kernels['hidden_own'])
+        rest = (own_drive + self._action_drive(kernels, action),)
+        deter = self.core(memo, kernels, state.deter, drives, rest)
         logit = self.prior_of(deter)
         return State(deter, self._sample(memo, logit, gumbel, deter.dtype))
+
+    def sample_prior(self, x: jax.Array, gumbel: jax.Array, dtype: Any) -> jax.Array:
+        """stoch from the product of deter with the first layer of the prior."""
+        logit = self._logits(self.prior_logit(self.prior.after(x)))
+        return self._sample(recurrence.compute, logit, gumbel, dtype)
 
     def prior_of(self, deter: jax.Array) -> jax.Array:
         """Prior logits [..., S, C] float32."""
@@ -206,38 +223,32 @@ class RSSM(eqx.Module):
         }
         return {k: v.astype(dtype) for k, v in kernels.items()}
 
-    def _core(
+    def core(
         self,
         memo: Memo,
         kernels: Kernels,
-        state: State,
-        deter_drive: jax.Array,
-        action_drive: jax.Array,
+        deter: jax.Array,
+        drives: Sequence[jax.Array],
+        rest: Sequence[jax.Array],
         reset: jax.Array | None = None,
     ) -> jax.Array:
         """deter' = update * cand + (1 - update) * deter.
 
-        deter_drive: product of deter and `deter_in`. reset: [...] bool, where to begin
-        from the zero state instead.
+        drives: products of deter, stoch and maybe action with their input layers. rest:
+        [..., D], what the hidden layer adds to those. reset: [...] bool, where to begin
+        from the zero state instead; `rest` knows of it.
         """
         forget = lambda x: x if reset is None else masked(x, reset)
         product = lambda name, x: memo(name, multiply, x, kernels[name])
-        deter = forget(state.deter)
-        if 'hidden_own' in kernels:
-            own_drive = product('hidden_own', state.deter)
-        else:
-            hidden = self.deter_in.norm.scale.shape[0]
-            deter_drive, own_drive = jnp.split(deter_drive, [hidden], -1)
-        # Both input layers at once: a loop pays for the number of operations.
-        layers = (self.deter_in, self.stoch_in)
+        deter = forget(deter)
+        # All input layers at once: a loop pays for the number of operations.
+        layers = (self.deter_in, self.stoch_in, self.action_in)[: len(drives)]
         bias = jnp.stack([x.linear.bias for x in layers])
         scale = jnp.stack([x.norm.scale for x in layers])
-        stoch_drive = product('stoch_in', flatten(state.stoch))
-        x = forget(jnp.stack([deter_drive, stoch_drive], -2)) + bias.astype(deter.dtype)
+        x = forget(jnp.stack(drives, -2)) + bias.astype(deter.dtype)
         x = normalized_silu(memo, 'inputs', x, scale)
-        x = product('hidden_shared', x.reshape(*x.shape[:-2], -1))
-        # Their sum goes into the product, which leaves the norm alone with its input.
-        x = x + (forget(own_drive) + action_drive)
+        # The sum goes into the product, which leaves the norm alone with its input.
+        x = sum(rest, product('hidden_shared', x.reshape(*x.shape[:-2], -1)))
         x = normalized_silu(memo, 'hidden', x, self.hidden_norm.scale)
         gates = product('gru', x).reshape(*deter.shape[:-1], self.blocks, 3, -1)
         # Added to each gate: to all of them it would be copied before the product.
@@ -251,8 +262,7 @@ class RSSM(eqx.Module):
 
     def _action_drive(self, kernels: Kernels, action: jax.Array) -> jax.Array:
         """The action's share of the hidden layer [..., D], its bias included."""
-        action = action / jax.lax.stop_gradient(jnp.maximum(1, jnp.abs(action)))
-        x = self.action_in(action) @ kernels['hidden_action']
+        x = self.action_in(limited(action)) @ kernels['hidden_action']
         return x + self.hidden.bias.astype(x.dtype)
 
     def _token_drive(self, kernels: Kernels, tokens: jax.Array) -> jax.Array:
@@ -297,6 +307,11 @@ def whole(blocks: jax.Array) -> jax.Array:
     count, rows, cols = blocks.shape
     own = jnp.eye(count, dtype=bool)[:, None, :, None]
     return jnp.where(own, blocks[:, :, None], 0).reshape(count * rows, count * cols)
+
+
+def limited(action: jax.Array) -> jax.Array:
+    """The action in [-1, 1], with the gradient of what lies within."""
+    return action / jax.lax.stop_gradient(jnp.maximum(1, jnp.abs(action)))
 
 
 def flatten(stoch: jax.Array) -> jax.Array:

@@ -23,6 +23,10 @@ class Layer(eqx.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         return jax.nn.silu(self.norm(self.linear(x)))
 
+    def after(self, x: jax.Array) -> jax.Array:
+        """The rest of the layer, from the product of its input with its kernel."""
+        return jax.nn.silu(self.norm(x + self.linear.bias.astype(x.dtype)))
+
 
 class MLP(eqx.Module):
     """A stack of layers of one width: [..., inp] -> [..., units]."""
@@ -37,5 +41,13 @@ class MLP(eqx.Module):
 
     def __call__(self, x: jax.Array) -> jax.Array:
         for layer in self.layers:
+            x = layer(x)
+        return x
+
+    def after(self, x: jax.Array) -> jax.Array:
+        """The rest, from the product of the input with the first layer's kernel."""
+        first, *others = self.layers
+        x = first.after(x)
+        for layer in others:
             x = layer(x)
         return x

@@ -44,11 +44,14 @@ class Categorical:
         """Class indices [..., *event]; gumbel: noise of the shape of the logits."""
         return (self.logp_all + gumbel).argmax(-1)
 
+    def draw(self, gumbel: jax.Array) -> jax.Array:
+        """One-hot samples like the logits, float32, without gradient."""
+        return first_largest(jax.lax.stop_gradient(self.logp_all + gumbel))
+
     def sample_onehot(self, gumbel: jax.Array) -> jax.Array:
         """One-hot samples like the logits, with the gradient of the probabilities."""
         probs = self.probs
-        onehot = first_largest(jax.lax.stop_gradient(self.logp_all + gumbel))
-        return jax.lax.stop_gradient(onehot - probs) + probs
+        return jax.lax.stop_gradient(self.draw(gumbel) - probs) + probs
 
     def logp(self, index: jax.Array) -> jax.Array:
         # A sum with a one-hot mask: gathers are slow backwards on accelerators.
