@@ -37,7 +37,8 @@ class Rollout:
         self._kernels = jax.lax.optimization_barrier(_kernels(dyn, policy, dtype))
 
     def begin(self, state: State) -> Carry:
-        return Carry(state, *self._split(state.deter @ self._kernels['deter_out'])[1:])
+        _, *drives = self._split(state.deter @ self._kernels['deter_out'])
+        return Carry(state, *drives)
 
     def step(
         self, carry: Carry, noise: tuple[jax.Array, Values]
@@ -54,9 +55,9 @@ class Rollout:
         own_drive = multiply(state.deter, kernels['hidden_own'])
         rest = (own_drive, dyn.hidden.bias.astype(own_drive.dtype))
         deter = dyn.core(recurrence.compute, kernels, state.deter, drives, rest)
-        prior, *drives = self._split(deter @ kernels['deter_out'])
+        prior, drive, policy_drive = self._split(deter @ kernels['deter_out'])
         stoch = dyn.sample_prior(prior, state_noise, deter.dtype)
-        return Carry(State(deter, stoch), *drives), action
+        return Carry(State(deter, stoch), drive, policy_drive), action
 
     def _split(self, x: jax.Array) -> list[jax.Array]:
         """Products of deter: for the prior, for the next step, for the policy."""

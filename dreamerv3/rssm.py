@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from embodied.core.errors import ConfigError
 from embodied.jax import nets, outputs, recurrence
 from embodied.jax.nets.linear import multiply
-from embodied.jax.nets.norm import mean_square, normalize
+from embodied.jax.nets.norm import normalized_silu
 from embodied.jax.recurrence import Memo
 
 __all__ = ['RSSM', 'Kernels', 'State', 'flatten', 'limited']
@@ -23,6 +23,9 @@ __all__ = ['RSSM', 'Kernels', 'State', 'flatten', 'limited']
 # Up to this size of deter, a GPU multiplies with blocks as one matrix, mostly zeros:
 # the loop over time pays for the number of operations and for unusual layouts.
 GPU_DENSE = 512
+
+# A sum over so many is written out: a GPU would launch a kernel for it in each step.
+FEW_CLASSES = 32
 
 # Those that the state is multiplied with in each step.
 LOOP_KERNELS = (
@@ -148,7 +151,8 @@ class RSSM(eqx.Module):
         deter = self.core(memo, kernels, state.deter, drives, rest, reset)
         x = memo('deter_out', multiply, deter, kernels['deter_out'])
         deter_drive, x = jnp.split(x, [deter_drive.shape[-1]], -1)
-        x = normalized_silu(memo, 'post', x + token_drive, self.post.norm.scale)
+        scale = self.post.norm.scale
+        x = memo('post', normalized_silu, x + token_drive, scale)
         x = memo('post_logit', multiply, x, kernels['post_logit'])
         logit = self._logits(x + self.post_logit.bias.astype(x.dtype))
         state = State(deter, self._sample(memo, logit, gumbel, deter.dtype))
@@ -246,10 +250,10 @@ class RSSM(eqx.Module):
         bias = jnp.stack([x.linear.bias for x in layers])
         scale = jnp.stack([x.norm.scale for x in layers])
         x = forget(jnp.stack(drives, -2)) + bias.astype(deter.dtype)
-        x = normalized_silu(memo, 'inputs', x, scale)
+        x = memo('inputs', normalized_silu, x, scale)
         # The sum goes into the product, which leaves the norm alone with its input.
         x = sum(rest, product('hidden_shared', x.reshape(*x.shape[:-2], -1)))
-        x = normalized_silu(memo, 'hidden', x, self.hidden_norm.scale)
+        x = memo('hidden', normalized_silu, x, self.hidden_norm.scale)
         gates = product('gru', x).reshape(*deter.shape[:-1], self.blocks, 3, -1)
         # Added to each gate: to all of them it would be copied before the product.
         bias = self.gru.bias.astype(x.dtype).reshape(self.blocks, 3, -1)
@@ -278,28 +282,34 @@ class RSSM(eqx.Module):
         self, memo: Memo, logit: jax.Array, gumbel: jax.Array, dtype: Any
     ) -> jax.Array:
         """One-hot [..., S, C] as self.dist(logit).sample_onehot(gumbel) draws it."""
-        largest = memo('largest_logit', largest_logit, logit)
-        total = memo('total_logit', sum_of_exponentials, logit, largest)
-        probs = jnp.exp(logit - largest) / total
-        probs = (1 - self.unimix) * probs + self.unimix / self.classes
+        sample = Sample(self.unimix)
+        return memo('sample', sample, logit, gumbel).astype(dtype)
+
+
+class Sample(NamedTuple):
+    """One-hot samples of logits, with the gradient of the probabilities, as a
+    recurrence.Sloped."""
+
+    unimix: float
+
+    def __call__(self, logit: jax.Array, gumbel: jax.Array) -> jax.Array:
+        probs = (1 - self.unimix) * jax.nn.softmax(logit, -1)
+        probs = probs + self.unimix / logit.shape[-1]
         onehot = outputs.first_largest(jax.lax.stop_gradient(jnp.log(probs) + gumbel))
-        return (jax.lax.stop_gradient(onehot - probs) + probs).astype(dtype)
+        return jax.lax.stop_gradient(onehot - probs) + probs
 
+    def slope(self, logit: jax.Array, gumbel: jax.Array) -> jax.Array:
+        return jax.nn.softmax(logit, -1)
 
-def normalized_silu(memo: Memo, name: str, x: jax.Array, scale: jax.Array) -> jax.Array:
-    """The rest of a layer after its product."""
-    power = memo(f'{name}_power', mean_square, x)
-    return jax.nn.silu(normalize(x, scale, power))
-
-
-def largest_logit(logit: jax.Array) -> jax.Array:
-    """[..., C] -> [..., 1]; softmax does not change with it, so it has no gradient."""
-    return jax.lax.stop_gradient(logit.max(-1, keepdims=True))
-
-
-def sum_of_exponentials(logit: jax.Array, largest: jax.Array) -> jax.Array:
-    """[..., C] -> [..., 1]."""
-    return jnp.exp(logit - largest).sum(-1, keepdims=True)
+    def pull(self, slope: jax.Array, grad: jax.Array) -> jax.Array:
+        grad = (1 - self.unimix) * grad
+        along = slope * grad
+        if (classes := grad.shape[-1]) <= FEW_CLASSES:
+            first, *others = jnp.split(along, classes, -1)
+            along = sum(others, first)
+        else:
+            along = along.sum(-1, keepdims=True)
+        return slope * (grad - along)
 
 
 def whole(blocks: jax.Array) -> jax.Array:

@@ -151,8 +151,8 @@ class Agent(base.Agent):
             for x, place in zip(self._tree.shapes, self._places, strict=True)
         ]
         count = jax.ShapeDtypeStruct((), np.uint32)
-        batch = self._wrapping(batch).shapes(placed(batch, rows))
-        return state, placed(carry, rows), batch, count
+        parcel = self._wrapping(batch).shapes(placed(batch, rows))
+        return state, placed(carry, rows), parcel, count
 
     # Acting
 
@@ -396,10 +396,10 @@ class Agent(base.Agent):
             'observations and rewards, or lower agent.opt.lr.'
         )
 
-    def _inputs(self, batch: base.Batch) -> Parcel:
+    def _inputs(self, batch: Mapping[str, Any]) -> Parcel:
         return batch[MOVED] if MOVED in batch else self._rows(self._parcel(batch))
 
-    def _parcel(self, batch: base.Batch) -> Parcel:
+    def _parcel(self, batch: Mapping[str, Any]) -> Parcel:
         return self._wrapping(batch).pack(batch)
 
     def _wrapping(self, batch: Mapping[str, Any]) -> Wrapping:

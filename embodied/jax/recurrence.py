@@ -8,19 +8,33 @@ these one more large step over all times gives the gradients of everything else.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
-__all__ = ['Memo', 'compute', 'scan', 'taken', 'unroll']
+__all__ = ['Memo', 'Sloped', 'compute', 'scan', 'taken', 'unroll']
 
 GPU_UNROLL = 8
 
 # memo(name, function, x, *constants) is function(x, *constants), maybe known already.
+# So is the slope of a `Sloped` one.
 Memo: TypeAlias = Callable[..., jax.Array]
 # step(memo, params, carry, x, fixed) -> carry, y
 Step: TypeAlias = Callable[[Memo, Any, Any, Any, Any], tuple[Any, Any]]
+
+
+class Sloped(Protocol):
+    """A function that tells its derivative, of which most is computed in advance."""
+
+    def __call__(self, x: jax.Array, *constants: Any) -> jax.Array:
+        """The value."""
+
+    def slope(self, x: jax.Array, *constants: Any) -> Any:
+        """Whatever `pull` needs, for all steps at once."""
+
+    def pull(self, slope: Any, grad: jax.Array) -> jax.Array:
+        """The gradient of x from that of the value, step by step."""
 
 
 def compute(name: str, function: Any, x: jax.Array, *constants: Any) -> jax.Array:
@@ -78,8 +92,11 @@ def _backward(step, residuals, grads):
         known = {}
 
         def record(name, function, x, *constants):
-            known[name] = function(x, *constants)
-            return known[name]
+            value, slope = function(x, *constants), None
+            if hasattr(function, 'slope'):
+                slope = jax.lax.stop_gradient(function.slope(x, *constants))
+            known[name] = value, slope
+            return value
 
         return step(record, params, before, xs, fixed), known
 
@@ -87,7 +104,7 @@ def _backward(step, residuals, grads):
 
     def body(later, inputs):
         (grad_carry, grad_y), before, known, xs, fixed = inputs
-        recall = lambda name, *args: _recall(args[0], known[name], *args[1:])
+        recall = lambda name, *args: _recall(args[0], *known[name], *args[1:])
         one_step = lambda carry: step(recall, params, carry, xs, fixed)
         total = jax.tree.map(jnp.add, grad_carry, later)
         (earlier,) = jax.vjp(one_step, before)[1]((total, grad_y))
@@ -110,20 +127,22 @@ def _length(inputs: Any) -> int:
     return jax.tree.leaves(inputs)[0].shape[0]
 
 
-def _recall(function, value, x, *constants):
+def _recall(function, value, slope, x, *constants):
     """function(x, *constants), whose value is known; only x gets a gradient."""
 
     @jax.custom_vjp
-    def known(value, x, constants):
+    def known(value, slope, x, constants):
         return value
 
-    def forward(value, x, constants):
-        return value, (x, constants)
+    def forward(value, slope, x, constants):
+        return value, (slope, x, constants)
 
     def backward(residuals, grad):
-        x, constants = residuals
+        slope, x, constants = residuals
+        if slope is not None:
+            return None, None, function.pull(slope, grad), None
         (grad_x,) = jax.vjp(lambda x: function(x, *constants), x)[1](grad)
-        return None, grad_x, None
+        return None, None, grad_x, None
 
     known.defvjp(forward, backward)
-    return known(value, x, constants)
+    return known(value, slope, x, constants)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dreamerv3 import config
-from dreamerv3.rssm import RSSM, State
+from dreamerv3.rssm import FEW_CLASSES, RSSM, Sample, State
 from embodied.jax import nets, recurrence
 
 TOKENS, ACTIONS = 6, 5
@@ -177,3 +177,21 @@ def test_bfloat16_stays_close_to_float32(dyn, recorded):
     assert rough_logits.dtype == jnp.float32
     np.testing.assert_allclose(np.float32(rough.deter), exact.deter, atol=0.05)
     np.testing.assert_allclose(rough_logits, logits, atol=0.1)
+
+
+@pytest.mark.parametrize('classes', [4, FEW_CLASSES, FEW_CLASSES + 1])
+def test_the_slope_of_a_sample_is_that_of_its_probabilities(classes):
+    rng = np.random.default_rng(0)
+    logit, grad, way = rng.standard_normal((3, 2, classes))
+
+    def value(logit):  # in double precision
+        probs = np.exp(logit) / np.exp(logit).sum(-1, keepdims=True)
+        return (grad * (0.9 * probs + 0.1 / classes)).sum()
+
+    expected = (value(logit + 1e-6 * way) - value(logit - 1e-6 * way)) / 2e-6
+    sample, noise = Sample(unimix=0.1), jnp.zeros((2, classes))
+    slope = sample.slope(jnp.float32(logit), noise)
+    ours = sample.pull(slope, jnp.float32(grad))
+    np.testing.assert_allclose((ours * way).sum(), expected, rtol=1e-5)
+    late = jax.vjp(lambda x: sample(x, noise), jnp.float32(logit))[1]
+    np.testing.assert_allclose(ours, late(jnp.float32(grad))[0], atol=1e-6)

@@ -8,6 +8,7 @@ import pytest
 
 from embodied.jax import nets
 from embodied.jax.nets import conv as convs
+from embodied.jax.nets.norm import normalized_silu
 
 TRUNCATED = 2 * 1.1368  # largest weight, in units of the standard deviation
 
@@ -77,6 +78,22 @@ def test_norm_divides_by_the_root_mean_square():
     np.testing.assert_allclose(
         norm(jnp.array([3.0, 4.0])), [3 / root, 8 / root], rtol=1e-6
     )
+
+
+def test_the_slope_of_a_norm_is_that_of_differences_in_double_precision():
+    rng = np.random.default_rng(0)
+    x, scale, grad, way = rng.standard_normal((4, 3, 6))
+    scale = scale[:1]
+
+    def value(x):
+        x = x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-4) * scale
+        return (grad * x / (1 + np.exp(-x))).sum()
+
+    expected = (value(x + 1e-6 * way) - value(x - 1e-6 * way)) / 2e-6
+    ours = normalized_silu.pull(
+        normalized_silu.slope(*map(jnp.float32, (x, scale))), jnp.float32(grad)
+    )
+    np.testing.assert_allclose((ours * way).sum(), expected, rtol=1e-5)
 
 
 def test_norm_keeps_its_statistics_in_float32():

@@ -7,18 +7,18 @@ import pytest
 
 from embodied.jax import recurrence
 from embodied.jax.nets.linear import multiply
-from embodied.jax.nets.norm import mean_square
+from embodied.jax.nets.norm import normalized_silu
 
 STEPS, BATCH, WIDTH = 5, 3, 4
 
 
 def step(memo, params, carry, x, fixed):
-    """Products, one of them in blocks, a norm, and a reset that cuts the past off."""
+    """Products, one of them in blocks, a norm that knows its slope, and a reset that
+    cuts the past off."""
     hidden, count = carry
     product = lambda name, x: memo(name, multiply, x, params[name])
     hidden = jnp.where(fixed[..., None], 0, hidden)
-    power = memo('power', mean_square, hidden)
-    hidden = hidden / jnp.sqrt(1 + power).astype(hidden.dtype)
+    hidden = hidden + memo('norm', normalized_silu, hidden, params['norm'])
     z = jnp.tanh(product('own', hidden) + product('blocks', x) + params['bias'])
     hidden = jnp.sin(product('out', z * params['scale'])) + 0.5 * hidden
     return (hidden, count + z.sum(-1)), {'z': z}
@@ -33,7 +33,8 @@ def problem():
         'blocks': normal(2, WIDTH // 2, WIDTH // 2),
         'out': normal(WIDTH, WIDTH),
     }
-    params = {**kernels, 'bias': normal(WIDTH), 'scale': normal(WIDTH)}
+    vectors = {name: normal(WIDTH) for name in ('bias', 'scale', 'norm')}
+    params = {**kernels, **vectors}
     carry = (normal(BATCH, WIDTH), normal(BATCH))
     reset = jnp.asarray(rng.random((STEPS, BATCH)) < 0.3)
     return (params, carry, normal(STEPS, BATCH, WIDTH)), reset

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-__all__ = ['RMSNorm', 'mean_square', 'normalize']
+__all__ = ['RMSNorm', 'normalized_silu']
 
 EPS = 1e-4
 
@@ -18,15 +18,40 @@ class RMSNorm(eqx.Module):
         self.scale = jnp.ones(size, jnp.float32)
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        return normalize(x, self.scale, mean_square(x))
+        return normalize(x, self.scale)
 
 
-def mean_square(x: jax.Array) -> jax.Array:
-    """[..., D] -> [..., 1] float32."""
-    return jnp.square(x.astype(jnp.float32)).mean(-1, keepdims=True)
+class NormalizedSilu:
+    """SiLU of a norm, silu(normalize(x, scale)), as a recurrence.Sloped."""
+
+    def __call__(self, x: jax.Array, scale: jax.Array) -> jax.Array:
+        return jax.nn.silu(normalize(x, scale))
+
+    def slope(self, x: jax.Array, scale: jax.Array) -> tuple[jax.Array, jax.Array]:
+        x32 = x.astype(jnp.float32)
+        power = jax.lax.rsqrt(mean_square(x32) + EPS)
+        unit = x32 * power
+        sigmoid = jax.nn.sigmoid(unit * scale)
+        outer = sigmoid * (1 + unit * scale * (1 - sigmoid))
+        return outer * scale * power, unit
+
+    def pull(self, slope: tuple[jax.Array, jax.Array], grad: jax.Array) -> jax.Array:
+        # x also counts in its mean square, which takes back what lies along it.
+        steep, unit = slope
+        direct = grad.astype(jnp.float32) * steep
+        along = (direct * unit).mean(-1, keepdims=True)
+        return (direct - unit * along).astype(grad.dtype)
 
 
-def normalize(x: jax.Array, scale: jax.Array, power: jax.Array) -> jax.Array:
-    """x with the mean square that it is known to have divided out, times scale."""
+normalized_silu = NormalizedSilu()
+
+
+def normalize(x: jax.Array, scale: jax.Array) -> jax.Array:
+    """x / sqrt(mean(x^2) + eps) * scale over the last axis, computed in float32."""
     x32 = x.astype(jnp.float32)
-    return (x32 * jax.lax.rsqrt(power + EPS) * scale).astype(x.dtype)
+    return (x32 * jax.lax.rsqrt(mean_square(x32) + EPS) * scale).astype(x.dtype)
+
+
+def mean_square(x32: jax.Array) -> jax.Array:
+    """[..., D] -> [..., 1]."""
+    return jnp.square(x32).mean(-1, keepdims=True)
