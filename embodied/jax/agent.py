@@ -141,9 +141,10 @@ class Agent(base.Agent):
         None if the model does not say how its batches look.
         """
         rows = self._devices.rows
+        mine = self.model.batch_shapes(batch_size, length)
         batch_size *= self._devices.replicas
         batch = self.model.batch_shapes(batch_size, length)
-        if batch is None:
+        if mine is None or batch is None:
             return None
         carry = jax.eval_shape(lambda: self.model.init_train(batch_size))
         state = [
@@ -151,7 +152,7 @@ class Agent(base.Agent):
             for x, place in zip(self._tree.shapes, self._places, strict=True)
         ]
         count = jax.ShapeDtypeStruct((), np.uint32)
-        parcel = self._wrapping(batch).shapes(placed(batch, rows))
+        parcel = self._wrapping(mine).shapes(placed(batch, rows))
         return state, placed(carry, rows), parcel, count
 
     # Acting
