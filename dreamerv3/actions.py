@@ -44,15 +44,12 @@ class Actions:
 
     def vector(self, actions: Mapping[str, jax.Array], dtype: Any) -> jax.Array:
         """Actions [..., *shape] of each key -> [..., size], discrete ones one-hot."""
-        parts = []
-        for name, space in self.spaces.items():
-            value = actions[name]
-            lead = value.shape[: value.ndim - len(space.shape)]
-            if space.discrete:
-                index = value.astype(jnp.int32)
-                value = jax.nn.one_hot(index, num_classes(name, space))
-            parts.append(value.astype(dtype).reshape(*lead, -1))
-        return jnp.concatenate(parts, -1)
+        onehot = {
+            name: jax.nn.one_hot(actions[name].astype(jnp.int32), num_classes(name, x))
+            for name, x in self.spaces.items()
+            if x.discrete
+        }
+        return self.join({**actions, **onehot}, dtype)
 
     def noise(self, key: jax.Array, lead: tuple[int, ...]) -> Values:
         """All that is random about sampling a batch [*lead] of actions."""

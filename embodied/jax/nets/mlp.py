@@ -40,14 +40,13 @@ class MLP(eqx.Module):
         )
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        for layer in self.layers:
-            x = layer(x)
-        return x
+        return self._rest(self.layers[0](x))
 
     def after(self, x: jax.Array) -> jax.Array:
-        """The rest, from the product of the input with the first layer's kernel."""
-        first, *others = self.layers
-        x = first.after(x)
-        for layer in others:
+        """The same from the product of the input with the first layer's kernel."""
+        return self._rest(self.layers[0].after(x))
+
+    def _rest(self, x: jax.Array) -> jax.Array:
+        for layer in self.layers[1:]:
             x = layer(x)
         return x

@@ -29,11 +29,11 @@ class NormalizedSilu:
 
     def slope(self, x: jax.Array, scale: jax.Array) -> tuple[jax.Array, jax.Array]:
         x32 = x.astype(jnp.float32)
-        power = jax.lax.rsqrt(mean_square(x32) + EPS)
-        unit = x32 * power
+        inverse = jax.lax.rsqrt(mean_square(x32) + EPS)
+        unit = x32 * inverse
         sigmoid = jax.nn.sigmoid(unit * scale)
         outer = sigmoid * (1 + unit * scale * (1 - sigmoid))
-        return outer * scale * power, unit
+        return outer * scale * inverse, unit
 
     def pull(self, slope: tuple[jax.Array, jax.Array], grad: jax.Array) -> jax.Array:
         # x also counts in its mean square, which takes back what lies along it.
