@@ -51,6 +51,7 @@ class Preset(NamedTuple):
 PRESETS = {
     'atari100k': Preset(('atari100k', 'size12m'), 4e5, 'atari100k', 'atari_', 4, True),
     'dmc': Preset(('dmc_proprio',), 5e5, 'dmc_proprio', 'dmc_'),
+    'dmc_paper': Preset(('dmc_paper',), 5e5, 'dmc_proprio', 'dmc_', 2),
     'dmc_vision': Preset(('dmc_vision', 'size12m'), 1e6, 'dmc_vision', 'dmc_'),
     'crafter': Preset(('crafter', 'size12m'), 1e6),
     'toy': Preset(('tiny', 'demo'), 1e6),

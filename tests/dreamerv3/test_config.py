@@ -91,6 +91,13 @@ def test_size_presets_hold_the_published_widths(name):
         assert part.units == agent.enc.units
 
 
+@pytest.mark.parametrize(
+    'name, size', [('dmc_proprio', 'size1m'), ('dmc_paper', 'size12m')]
+)
+def test_control_presets_bring_their_size(name, size):
+    assert resolve(f'--configs {name}').agent == resolve(f'--configs {size}').agent
+
+
 def test_default_size_is_200m():
     assert resolve().agent == resolve('--configs size200m').agent
 
@@ -101,6 +108,7 @@ BENCHMARKS = {
     'atari100k': ('atari100k_pong', 1.1e5, 256, 1),
     'crafter': ('crafter_reward', 1.1e6, 512, 1),
     'dmc_proprio': ('dmc_walker_walk', 1.1e6, 1024, 16),
+    'dmc_paper': ('dmc_walker_walk', 3e5, 512, 16),
     'dmc_vision': ('dmc_walker_walk', 1.1e6, 256, 16),
     'procgen': ('procgen_coinrun', 1.1e8, 64, 16),
     'dmlab': ('dmlab_explore_goal_locations_small', 2.6e7, 32, 16),
@@ -126,6 +134,7 @@ SETTINGS = {
     | {'size': 64, 'gray': False, 'sticky': False, 'actions': 'needed'},
     'crafter': {'size': 64},
     'dmc_proprio': {'proprio': True, 'image': False, 'repeat': 1},
+    'dmc_paper': {'proprio': True, 'image': False, 'repeat': 2},
     'dmc_vision': {'proprio': False, 'image': True, 'repeat': 1, 'size': 64},
     'procgen': {'size': 96},
     'dmlab': {'size': 64, 'repeat': 4},
