@@ -43,6 +43,7 @@ class Figures:
         self._restarts = restarts
         self._recent: dict[str, collections.deque[float]] = {}
         self._begin = time.monotonic()
+        self._counted = self._begin  # where the run begins to count its duration
         self._marks: collections.deque[tuple[float, int]] = collections.deque(
             maxlen=WINDOW + 1
         )
@@ -54,8 +55,10 @@ class Figures:
             size = 1 if name in NEWEST else WINDOW
             recent = self._recent.setdefault(name, collections.deque(maxlen=size))
             recent.append(found[name])
-        if SECONDS in found:  # knows of earlier sessions of the run
-            self._begin = time.monotonic() - found[SECONDS]
+        if SECONDS in found:
+            self._counted = time.monotonic() - found[SECONDS]
+            # The run knows of earlier sessions, but not of the time its start took.
+            self._begin = min(self._begin, self._counted)
         if SCORE in found:
             self.scores.append(found[SCORE])
         self._marks.append((time.monotonic(), self.step))
@@ -65,15 +68,20 @@ class Figures:
         return time.monotonic() - self._begin
 
     @property
+    def _used(self) -> float:
+        """Seconds of the duration."""
+        return time.monotonic() - self._counted
+
+    @property
     def fraction(self) -> float:
         """Share of the run that is done, by whichever limit comes first."""
-        by_time = self.elapsed / self.duration if self.duration else 0.0
+        by_time = self._used / self.duration if self.duration else 0.0
         return min(1.0, max(self.step / self.steps, by_time))
 
     @property
     def left(self) -> float:
         """Seconds to the end of the run, inf if that cannot be told."""
-        by_time = self.duration - self.elapsed if self.duration else math.inf
+        by_time = self.duration - self._used if self.duration else math.inf
         by_steps = math.inf
         if len(self._marks) > 1:
             (time1, step1), (time2, step2) = self._marks[0], self._marks[-1]

@@ -120,6 +120,16 @@ def test_earlier_sessions_of_a_run_count():
     assert 300 < figures.left <= 400
 
 
+def test_elapsed_time_never_goes_back():
+    figures = Figures(duration=1000.0)
+    figures._begin -= 5.0  # The start of the run took so long.
+    figures.update(entries(0, x=1.0))
+    shown = figures.elapsed
+    figures.update(entries(50, **{'run/seconds': 2.0}))
+    assert figures.elapsed >= shown
+    assert 900 < figures.left <= 998
+
+
 def test_time_left_is_unknown_until_the_speed_is():
     figures = Figures(steps=200)
     figures.update(entries(50, x=1.0))
