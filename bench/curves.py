@@ -94,10 +94,12 @@ def split(task: str) -> tuple[str, str]:
 
 
 def runs_in(state: Path) -> list[Run]:
-    """The runs whose folders are in the state."""
+    """The runs whose folders or curves are in the state."""
+    names = {path.parent.name for path in (state / 'runs').glob('*/scores.jsonl')}
+    names |= {path.stem for path in (state / 'curves').glob('*.csv')}
     runs = []
-    for path in sorted((state / 'runs').glob('*/scores.jsonl')):
-        preset, _, rest = path.parent.name.partition('-')
+    for name in sorted(names):
+        preset, _, rest = name.partition('-')
         task, _, seed = rest.rpartition('-')
         if preset in PRESETS and seed.isdecimal():
             runs.append(Run(preset, task, int(seed)))
