@@ -67,6 +67,7 @@ def test_any_number_of_devices_trains_and_loads_like_one(tmp_path):
     assert_same_training(results)
 
 
+@pytest.mark.long
 def test_replicas_train_like_one_process_and_stop_together(trial, tmp_path):
     replicas, port = 2, str(free_port())
     start, outs = tmp_path / 'start', [tmp_path / str(i) for i in range(replicas)]

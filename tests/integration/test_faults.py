@@ -49,6 +49,7 @@ def test_each_role_comes_back_when_it_is_killed(tmp_path):
     check_ratio(tmp_path, RATIO)
 
 
+@pytest.mark.long
 def test_everything_is_killed_at_any_moment_and_the_same_command_goes_on(tmp_path):
     rng = np.random.default_rng(int(os.environ.get('FAULT_SEED', '0')))
     flags = ('--steps', '3000', '--save_every', '0.3')
@@ -87,6 +88,7 @@ def told(event):
     return event['event'], event.get('role'), event.get('pid')
 
 
+@pytest.mark.long
 @pytest.mark.parametrize('role', ['replay', 'logger', 'agent'])
 def test_a_role_is_killed_while_the_last_updates_are_made(tmp_path, role):
     flags = ('--steps', '400', '--train_seconds', '0.5', '--train_ratio', '8')

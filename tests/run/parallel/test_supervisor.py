@@ -164,7 +164,10 @@ def test_a_stopped_role_goes_on(make_crew, tmp_path, monkeypatch):
     assert told(tmp_path, 'continued', 'role') == ['role']
 
 
-@pytest.mark.parametrize('hang', [roles.hang_once, roles.hang_partly_once])
+@pytest.mark.parametrize(
+    'hang',
+    [roles.hang_once, pytest.param(roles.hang_partly_once, marks=pytest.mark.long)],
+)
 def test_a_hung_role_is_started_again(make_crew, tmp_path, hang):
     with make_crew(max_restarts=1, hang_timeout=3.0) as crew:
         crew.start('role', hang, tmp_path)
@@ -174,6 +177,7 @@ def test_a_hung_role_is_started_again(make_crew, tmp_path, hang):
     assert 'in hang_' in (tmp_path / 'logs' / 'role.log').read_text()
 
 
+@pytest.mark.long
 def test_a_role_that_compiles_waits_or_computes_is_not_hung(make_crew, tmp_path):
     with make_crew(hang_timeout=1.0) as crew:
         crew.start('role', roles.take_long, 3.0)
