@@ -3,6 +3,7 @@
 import importlib
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +68,14 @@ def test_curves_are_compared_bin_by_bin_after_random_play(scores, state, tmp_pat
     assert result['last_floor'] == -12 - 4
     assert result['passes'] and result['frames'] == [200]
     assert result['fps/train'] == 8 and result['seconds'] == [60]
+
+
+def test_curves_that_outlived_their_runs_are_found(curves, state):
+    run = curves.Run('atari100k', 'atari100k_pong', 0)
+    curves.export(run, state)
+    shutil.rmtree(state / 'runs')
+    (state / 'curves' / 'notes.csv').write_text('of somebody')
+    assert curves.runs_in(state) == [run]
 
 
 @pytest.mark.parametrize(
