@@ -50,8 +50,12 @@ class Preset(NamedTuple):
 
 PRESETS = {
     'atari100k': Preset(('atari100k', 'size12m'), 4e5, 'atari100k', 'atari_', 4, True),
+    'atari100k_paper': Preset(
+        ('atari100k_paper', 'size12m'), 4e5, 'atari100k', 'atari_', 4, True
+    ),
     'dmc': Preset(('dmc_proprio',), 5e5, 'dmc_proprio', 'dmc_'),
     'dmc_paper': Preset(('dmc_paper',), 5e5, 'dmc_proprio', 'dmc_', 2),
+    'dmc_small_batch': Preset(('dmc_small_batch',), 5e5, 'dmc_proprio', 'dmc_', 2),
     'dmc_vision': Preset(('dmc_vision', 'size12m'), 1e6, 'dmc_vision', 'dmc_'),
     'crafter': Preset(('crafter', 'size12m'), 1e6),
     'toy': Preset(('tiny', 'demo'), 1e6),
@@ -268,15 +272,25 @@ def play_randomly(preset: str, task: str) -> Iterator[float]:
     env.close()
 
 
+def cut_to_shortest(curves: Sequence[Curve]) -> list[Curve]:
+    """Beyond the end of one the mean of the others would jump."""
+    end = min((curve.reached for curve in curves), default=0.0)
+    shown = [curve.frames <= end for curve in curves]
+    return [
+        Curve(curve.frames[keep], curve.scores[keep], end)
+        for curve, keep in zip(curves, shown, strict=True)
+    ]
+
+
 def draw_curves(
     preset: str, task: str, state: Path, reference: Path | None, folder: Path
 ) -> None:
-    """A figure of all seeds, with the reference as far as they came."""
+    """A figure of all seeds as far as the slowest came, with the reference."""
     # Machines that only train need neither this package nor a library for figures.
     from dashboard import experiments, figure
     from dashboard.reference import Reference
 
-    curves = load_curves(preset, task, state)
+    curves = cut_to_shortest(load_curves(preset, task, state))
     if not curves:
         return
     seeds = [experiments.Seed(None, {}, x.frames, x.scores) for x in curves]
@@ -284,9 +298,9 @@ def draw_curves(
     one = experiments.Experiment(task, label, seeds)
     bins = load_reference(reference, preset, task) if reference else []
     count = sum(b.edge < one.end for b in bins) + 1  # up to the one it ended in
-    shown = [np.array(x) for x in zip(*bins[:count], strict=True)]
+    columns = [np.array(x) for x in zip(*bins[:count], strict=True)]
     suite = PRESETS[preset].reference
-    known = [Reference(suite, task, *shown, seeds=0)] if shown else []
+    known = [Reference(suite, task, *columns, seeds=0)] if columns else []
     path = folder / f'{preset}-{task.partition("_")[2]}.png'
     figure.draw(path, [one], known, figure.Look(**LOOK))
     print(f'Figure: {path}', file=sys.stderr)

@@ -98,6 +98,14 @@ def test_control_presets_bring_their_size(name, size):
     assert resolve(f'--configs {name}').agent == resolve(f'--configs {size}').agent
 
 
+def test_the_preset_of_small_batches_is_size25m_with_a_higher_learning_rate():
+    config = resolve('--configs dmc_small_batch')
+    assert config.agent == resolve('--configs size25m --agent.opt.lr 3e-4').agent
+    assert (config.batch_size, config.batch_length) == (8, 32)
+    assert (config.run.train_ratio, config.run.envs) == (64, 16)
+    assert config.env == resolve('--configs dmc_paper').env
+
+
 def test_default_size_is_200m():
     assert resolve().agent == resolve('--configs size200m').agent
 
@@ -106,6 +114,7 @@ def test_default_size_is_200m():
 BENCHMARKS = {
     'atari': ('atari_pong', 5.1e7, 32, 16),
     'atari100k': ('atari100k_pong', 1.1e5, 256, 1),
+    'atari100k_paper': ('atari100k_pong', 1.1e5, 256, 1),
     'crafter': ('crafter_reward', 1.1e6, 512, 1),
     'dmc_proprio': ('dmc_walker_walk', 1.1e6, 1024, 16),
     'dmc_paper': ('dmc_walker_walk', 3e5, 512, 16),
@@ -132,6 +141,8 @@ SETTINGS = {
     'atari': ATARI | {'size': 96, 'gray': True, 'sticky': True, 'actions': 'all'},
     'atari100k': ATARI
     | {'size': 64, 'gray': False, 'sticky': False, 'actions': 'needed'},
+    'atari100k_paper': ATARI
+    | {'size': 64, 'gray': False, 'sticky': False, 'actions': 'all'},
     'crafter': {'size': 64},
     'dmc_proprio': {'proprio': True, 'image': False, 'repeat': 1},
     'dmc_paper': {'proprio': True, 'image': False, 'repeat': 2},

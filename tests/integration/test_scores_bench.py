@@ -110,6 +110,15 @@ def test_all_seeds_must_have_reached_a_bin(curves):
     assert curves.compare([], bins, 0.0) == {}
 
 
+def test_figures_end_with_the_shortest_curve(curves):
+    short = curves.Curve(np.array([50]), np.array([1.0]), 95)
+    long = curves.Curve(np.array([50, 95, 96]), np.array([2.0, 3.0, 9.0]), 195)
+    short, long = curves.cut_to_shortest([short, long])
+    assert short.frames.tolist() == [50] and short.reached == long.reached == 95
+    assert long.frames.tolist() == [50, 95] and long.scores.tolist() == [2, 3]
+    assert curves.cut_to_shortest([]) == []
+
+
 def test_bins_without_episodes_are_left_out_on_both_sides(curves):
     late = curves.Curve(np.array([195]), np.array([3.0]), 195)
     result = curves.compare([late], make_bins(curves), random=0.0)
