@@ -50,8 +50,8 @@ class Preset(NamedTuple):
 
 PRESETS = {
     'atari100k': Preset(('atari100k', 'size12m'), 4e5, 'atari100k', 'atari_', 4, True),
-    'atari100k_paper': Preset(
-        ('atari100k_paper', 'size12m'), 4e5, 'atari100k', 'atari_', 4, True
+    'atari100k_all_actions': Preset(
+        ('atari100k_all_actions', 'size12m'), 4e5, 'atari100k', 'atari_', 4, True
     ),
     'dmc': Preset(('dmc_proprio',), 5e5, 'dmc_proprio', 'dmc_'),
     'dmc_paper': Preset(('dmc_paper',), 5e5, 'dmc_proprio', 'dmc_', 2),

@@ -1,6 +1,6 @@
 """Learning: what the agent reaches on small tasks in a given time, on this machine.
 
-    python bench/learning.py                       all tasks, about 80 minutes
+    python bench/learning.py                       all tasks, about 110 minutes
     python bench/learning.py catch --minutes 5
     python bench/learning.py cartpole pendulum --seed 1 --keep ~/logdir/learning
     python bench/learning.py catch --minutes 5 --script parallel
@@ -36,6 +36,7 @@ class Task(NamedTuple):
 
 TASKS = {
     'catch': Task(('--configs', 'tiny', 'demo'), 20),
+    'reach': Task(('--configs', 'tiny', 'reach'), 30),
     'cartpole': Task(('--configs', 'tiny', 'cartpole'), 30),
     'pendulum': Task(('--configs', 'tiny', 'pendulum'), 30),
 }
@@ -59,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             minutes = args.minutes or task.minutes
             logdir = folder / name
             flags = (*task.flags, f'--seed={args.seed}', f'--logdir={logdir}')
-            figures = catch_figures if name == 'catch' else gym_figures
+            figures = catch_figures if name == 'catch' else eval_figures
             for figure in figures(logdir, args.script, flags, minutes):
                 run_of = {'task': name, 'script': args.script, 'seed': args.seed}
                 line = {'bench': 'learning', **run_of, **figure}
@@ -88,7 +89,7 @@ def catch_figures(
         }
 
 
-def gym_figures(
+def eval_figures(
     logdir: Path, script: str, flags: Sequence[str], minutes: float
 ) -> Iterator[dict[str, Any]]:
     """Mean score of evaluation episodes after training, beside random play."""

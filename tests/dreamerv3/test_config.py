@@ -114,7 +114,7 @@ def test_default_size_is_200m():
 BENCHMARKS = {
     'atari': ('atari_pong', 5.1e7, 32, 16),
     'atari100k': ('atari100k_pong', 1.1e5, 256, 1),
-    'atari100k_paper': ('atari100k_pong', 1.1e5, 256, 1),
+    'atari100k_all_actions': ('atari100k_pong', 1.1e5, 256, 1),
     'crafter': ('crafter_reward', 1.1e6, 512, 1),
     'dmc_proprio': ('dmc_walker_walk', 1.1e6, 1024, 16),
     'dmc_paper': ('dmc_walker_walk', 3e5, 512, 16),
@@ -141,7 +141,7 @@ SETTINGS = {
     'atari': ATARI | {'size': 96, 'gray': True, 'sticky': True, 'actions': 'all'},
     'atari100k': ATARI
     | {'size': 64, 'gray': False, 'sticky': False, 'actions': 'needed'},
-    'atari100k_paper': ATARI
+    'atari100k_all_actions': ATARI
     | {'size': 64, 'gray': False, 'sticky': False, 'actions': 'all'},
     'crafter': {'size': 64},
     'dmc_proprio': {'proprio': True, 'image': False, 'repeat': 1},
