@@ -273,12 +273,16 @@ def play_randomly(preset: str, task: str) -> Iterator[float]:
 
 
 def cut_to_shortest(curves: Sequence[Curve]) -> list[Curve]:
-    """Beyond the end of one the mean of the others would jump."""
+    """Beyond the end of one the mean of the others would jump.
+
+    Those without an episode by then are left out.
+    """
     end = min((curve.reached for curve in curves), default=0.0)
-    shown = [curve.frames <= end for curve in curves]
+    counts = [int(np.sum(curve.frames <= end)) for curve in curves]
     return [
-        Curve(curve.frames[keep], curve.scores[keep], end)
-        for curve, keep in zip(curves, shown, strict=True)
+        Curve(curve.frames[:count], curve.scores[:count], end)
+        for curve, count in zip(curves, counts, strict=True)
+        if count
     ]
 
 

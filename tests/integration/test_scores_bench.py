@@ -119,6 +119,19 @@ def test_figures_end_with_the_shortest_curve(curves):
     assert curves.cut_to_shortest([]) == []
 
 
+def test_seeds_that_ended_no_episode_in_time_are_not_drawn(scores, tmp_path):
+    folder = tmp_path / 'curves'
+    folder.mkdir()
+    head = 'env_frames,score,length,time\n'
+    early, late = (folder / f'dmc_paper-dmc_walker_walk-{seed}.csv' for seed in (0, 1))
+    early.write_text(head + '1000,1.0,9,1\n1200,,,\n')
+    late.write_text(head + '16000,2.0,9,1\n32000,,,\n')
+    flags = ['--minutes', '0', '--figures', str(tmp_path)]
+    scores.main(['--state', str(tmp_path), *flags])
+    figure = (tmp_path / 'dmc_paper-walker_walk.png').read_bytes()
+    assert figure.startswith(b'\x89PNG')
+
+
 def test_bins_without_episodes_are_left_out_on_both_sides(curves):
     late = curves.Curve(np.array([195]), np.array([3.0]), 195)
     result = curves.compare([late], make_bins(curves), random=0.0)
