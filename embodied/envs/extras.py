@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import sys
 from types import ModuleType
 
 from ..core.errors import MissingExtraError
@@ -14,6 +15,8 @@ BY_HAND = {
     'dmlab': 'dmlab-and-minecraft',
     'minecraft': 'dmlab-and-minecraft',
 }
+# Extras that leave their package out on newer Pythons (markers in pyproject.toml).
+NEWEST_PYTHON = {'dmc': (3, 12), 'memorymaze': (3, 12)}
 
 
 def installed(module: str) -> bool:
@@ -21,8 +24,15 @@ def installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
-def advice(extra: str) -> str:
-    """How to get what an extra stands for."""
+def advice(extra: str, python: tuple[int, int] = sys.version_info[:2]) -> str:
+    """How to get what an extra stands for, with this version of Python."""
+    if python > NEWEST_PYTHON.get(extra, python):
+        newest, here = ('.'.join(map(str, x)) for x in (NEWEST_PYTHON[extra], python))
+        return (
+            f'It needs labmaze, which cannot be installed with Python {here}: use '
+            f"Python {newest} and pip install 'dreamer-parallel[{extra}]'. "
+            f'docs/your_environment.md#python-313 says what else is possible.'
+        )
     if extra in BY_HAND:
         place = f'docs/your_environment.md#{BY_HAND[extra]}'
         return f'It has to be installed by hand: {place} says how.'

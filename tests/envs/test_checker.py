@@ -7,6 +7,7 @@ import time
 import elements
 import numpy as np
 import pytest
+from python_versions import needs_dm_control
 
 from dreamerv3 import check_env
 from dreamerv3.main import main
@@ -265,7 +266,7 @@ def test_sound_environments_have_facts_but_no_findings():
         ('gym:MountainCar-v0', 600),
         ('atari_pong', 300),
         ('atari100k_breakout', 600),
-        ('dmc_cheetah_run', 300),
+        pytest.param('dmc_cheetah_run', 300, marks=needs_dm_control),
         ('crafter_reward', 30),
         ('minigrid_Empty-5x5-v0', 150),
         ('bsuite_catch/0', 300),

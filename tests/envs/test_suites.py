@@ -5,11 +5,12 @@ import sys
 
 import numpy as np
 import pytest
+from python_versions import needs_dm_control, needs_memory_maze
 
 from embodied import envs
 from embodied.core.errors import ConfigError, MissingExtraError
 from embodied.core.random_agent import RandomAgent
-from embodied.envs import rendering
+from embodied.envs import extras, rendering
 
 
 def rollout(env, steps, seed=0):
@@ -50,12 +51,21 @@ def test_missing_packages_are_named_with_where_to_get_them(
         envs.make(task)
 
 
+def test_packages_that_a_newer_python_cannot_install_name_the_one_that_can():
+    assert 'dreamer-parallel[dmc]' in extras.advice('dmc', (3, 12))
+    assert 'Python 3.12' not in extras.advice('dmc', (3, 12))
+    for extra in ('dmc', 'memorymaze'):
+        text = extras.advice(extra, (3, 13))
+        assert 'labmaze' in text and 'Python 3.13: use Python 3.12' in text
+    assert extras.advice('crafter', (3, 13)) == extras.advice('crafter', (3, 12))
+
+
 @pytest.mark.parametrize(
     'task, steps',
     [
         ('atari100k_pong', 30),
-        ('dmc_cartpole_swingup', 30),
-        ('dmc_ball_in_cup_catch', 30),
+        pytest.param('dmc_cartpole_swingup', 30, marks=needs_dm_control),
+        pytest.param('dmc_ball_in_cup_catch', 30, marks=needs_dm_control),
         ('crafter_reward', 30),
         ('minigrid_DoorKey-5x5-v0', 30),
         ('bsuite_cartpole/0', 30),
@@ -79,6 +89,7 @@ def test_every_environment_of_a_suite_has_another_seed():
 # DMC
 
 
+@needs_dm_control
 def test_control_tasks_end_by_time_limit_and_sum_repeated_rewards():
     env = envs.make('dmc_cartpole_swingup', seed=0, repeat=100)
     single = envs.make('dmc_cartpole_swingup', seed=0)
@@ -103,6 +114,7 @@ def run_apart(code, **environ):
     )
 
 
+@needs_dm_control
 def test_tasks_without_images_never_touch_a_renderer():
     code = (
         'import os, sys, embodied\n'
@@ -134,6 +146,8 @@ def drawing():
         pytest.skip('neither EGL nor OSMesa works on this machine')
 
 
+@needs_memory_maze
+@needs_dm_control
 def test_images_are_drawn_by_what_was_chosen(drawing):
     code = (
         'import embodied, numpy as np\n'
@@ -160,6 +174,7 @@ def test_images_are_drawn_by_what_was_chosen(drawing):
 
 
 @pytest.mark.long
+@needs_memory_maze
 @pytest.mark.parametrize('name', ['9x9', '15x15'])
 def test_mazes_have_no_faults(drawing, name):
     code = (
