@@ -1,4 +1,4 @@
-"""Fixtures of the agent's tests: the golden file, where it is there; a saved run."""
+"""Fixtures of the agent's tests: the golden file and a saved run."""
 
 import pathlib
 
@@ -10,14 +10,12 @@ from dreamerv3 import config as config_lib
 from dreamerv3 import factories
 from embodied.core.checkpoint import Checkpoint
 
-GOLDEN = pathlib.Path(__file__).parents[3] / 'shared' / 'reference' / 'golden.npz'
+GOLDEN = pathlib.Path(__file__).parents[1] / 'data' / 'golden.npz'
 
 
 @pytest.fixture(scope='session')
 def golden() -> dict[str, np.ndarray]:
     """Arrays of the golden file by dotted name."""
-    if not GOLDEN.exists():
-        pytest.skip('needs ../shared/reference/golden.npz, next to the repository')
     with np.load(GOLDEN) as arrays:
         return dict(arrays)
 
