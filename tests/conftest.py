@@ -1,5 +1,6 @@
 """Settings of every test: JAX on the CPU, and little time spent on compiling."""
 
+import collections
 import os
 
 import psutil
@@ -32,3 +33,16 @@ def nothing_is_left():
     before = set(psutil.Process().children(recursive=True))
     yield
     assert set(psutil.Process().children(recursive=True)) <= before
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The last line says what was not tested; reasons name the command that helps."""
+    reporter = config.pluginmanager.get_plugin('terminalreporter')
+    skipped = reporter.stats.get('skipped', []) if reporter else []
+    if skipped:
+        reasons = collections.Counter(x.longrepr[2] for x in skipped)
+        listed = '; '.join(
+            f'{count} x {reason.removeprefix("Skipped: ")}'
+            for reason, count in reasons.most_common()
+        )
+        print(f'Skipped {len(skipped)} tests: {listed}.')

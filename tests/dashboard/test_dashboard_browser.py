@@ -16,7 +16,7 @@ from sample_runs import append, line, make_run, make_video, scores, write_status
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None,
-    reason='Browser tests need Chromium: apt-get install chromium',
+    reason='browser tests need Chromium: apt-get install chromium',
 )
 # The page's policy forbids eval, so the driver cannot ask again and again: it waits.
 UNTIL_IT_MOVED = """video => new Promise(done => {

@@ -143,7 +143,7 @@ def drawing():
     try:
         rendering.choose()
     except ConfigError:
-        pytest.skip('neither EGL nor OSMesa works on this machine')
+        pytest.skip('drawing needs EGL or OSMesa: apt-get install libegl1 libosmesa6')
 
 
 @needs_memory_maze
