@@ -83,10 +83,9 @@ class Server(abc.ABC):
 
         With a `postfn`, `workfn` returns `(reply, info)` and `postfn(info)` runs after
         the reply was handed over, one at a time, in the order of the requests.
-        Each method has its own `workers` threads, and its handler runs nowhere else; 0
-        runs it in whichever thread reads the requests, for handlers that return at
-        once. With `once`, a client that repeats a request gets the stored reply. Arrays
-        are read-only when they arrive, and must not be changed any more after they were
+        Each method has its own `workers` threads, and its handler runs nowhere else.
+        With `once`, a client that repeats a request gets the stored reply. Arrays are
+        read-only when they arrive, and must not be changed any more after they were
         returned.
         """
 

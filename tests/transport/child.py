@@ -2,7 +2,6 @@
 
 import os
 import sys
-import threading
 
 import numpy as np
 
@@ -30,27 +29,6 @@ def server(addr: str, backend: str = 'zmq') -> None:
     serving.start(block=False)
     print('ready', flush=True)
     serving.wait()
-
-
-def lender(addr: str) -> None:
-    """Methods that are quick until they get -1, which they never answer."""
-
-    def work(x):
-        if np.any(np.asarray(x) < 0):
-            threading.Event().wait()
-        return x
-
-    settings = transport.Settings(grace=0.1)
-    serving = transport.Server(addr, settings=settings)
-    serving.bind('f', work)
-    serving.bind_batched('rows', work, batch=4)
-    serving.bind('g', lambda x: x)
-    serving.bind('where', lambda: threading.current_thread().name, workers=0)
-    serving.start(block=False)
-    print('ready', flush=True)
-    sys.stdin.readline()
-    serving.close()
-    print('closed', flush=True)
 
 
 def client(addr: str, method: str, size: str, backend: str = 'zmq') -> None:

@@ -1,17 +1,14 @@
 """Batches form when they are full, when everyone waits, or when time is up."""
 
-import select
 import threading
 
 import numpy as np
 import pytest
 
 from embodied import transport
-from embodied.transport import zmq_sockets
 from embodied.transport.batching import Batcher
 from embodied.transport.interface import Request
 from embodied.transport.jobs import Job
-from embodied.transport.zmq_port import ZmqPort
 
 DEADLINE = 60.0
 NEVER = 1000.0
@@ -269,25 +266,3 @@ def test_equal_layouts_give_the_same_batch_as_the_general_way(serve, connect, ro
     for left, right in zip(fast['nested'], slow['nested'], strict=True):
         assert left.dtype == right.dtype and left.shape == right.shape
         np.testing.assert_array_equal(left, right)
-
-
-@pytest.mark.parametrize('way', ['tcp'])
-def test_a_request_that_comes_while_a_batch_runs_in_the_io_thread_is_heard(
-    serve, connect
-):
-    running = threading.Event()
-
-    def work(x):  # Its reply takes the signal of the other request from the socket.
-        running.set()
-        readable, _, _ = select.select([descriptor], [], [], DEADLINE)
-        assert readable
-        return x
-
-    server = serve(slow={'workfn': work, 'batch': 1, 'workers': 0}, quick=lambda: 1)
-    router = next(port._router for port in server._ports if isinstance(port, ZmqPort))
-    descriptor = zmq_sockets.descriptor(router)
-    one, other = connect(), connect()
-    slow = one.slow(2)
-    assert running.wait(DEADLINE)
-    assert other.quick().result(DEADLINE) == 1
-    assert slow.result(DEADLINE) == 2

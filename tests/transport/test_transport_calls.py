@@ -293,26 +293,6 @@ def test_a_taken_address_is_said(backend, serve, connect, addr):
     assert connect(transport=backend).f().result(DEADLINE) == 1
 
 
-def test_handlers_can_run_in_the_io_thread(backend, serve, connect):
-    name = lambda: threading.current_thread().name
-    names = []
-    batched = lambda x: names.append(name()) or x
-    serve(
-        transport_=backend,
-        f={'workfn': name, 'workers': 0},
-        g=name,
-        h={'workfn': batched, 'batch': 4, 'workers': 0},
-    )
-    client, other = connect(transport=backend), connect(transport=backend)
-    assert client.f().result(DEADLINE).endswith('-io')
-    assert client.g().result(DEADLINE).endswith('-g-0')
-    for _ in range(3):  # Batches of both, and of one whose time is over.
-        futures = [client.h(1), other.h(2)]
-        assert [future.result(DEADLINE) for future in futures] == [1, 2]
-        assert client.h(3).result(DEADLINE) == 3
-    assert {name.rpartition('-')[2] for name in names} == {'io'}
-
-
 @pytest.mark.parametrize(
     'bind, words',
     [
