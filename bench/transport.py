@@ -126,7 +126,7 @@ def latency() -> None:
                 call = lambda sock=sock: (sock.send(data), sock.recv())
                 rounds[name].append(percentiles(call))
         with portal_client() as client:
-            call = lambda client=client: client.echo(SMALL).result()
+            call = lambda client=client: client.call('echo', SMALL).result()
             rounds['portal'].append(percentiles(call))
     medians = {name: np.median(values, 0) for name, values in rounds.items()}
     report(
@@ -261,7 +261,7 @@ def count_fair(addr: str, clients: int, start: Any) -> np.ndarray:
         with transport.Client(addr) as client:
             client.connect(DEADLINE)
             begin.wait()
-            counts[index] = count(lambda: client.echo(SMALL).result(DEADLINE))
+            counts[index] = count(lambda: client.call('echo', SMALL).result(DEADLINE))
 
     threads = [threading.Thread(target=loop, args=(i,)) for i in range(clients)]
     [thread.start() for thread in threads]
@@ -291,17 +291,17 @@ def count_batched(addr: str, method: str, rows: int, start: Any) -> int:
 
 def rest(addr: str, ready: Any, gate: Any) -> None:
     with transport.Client(addr) as client:
-        client.echo(SMALL).result(DEADLINE)
+        client.call('echo', SMALL).result(DEADLINE)
         ready.release()
         gate.wait()
 
 
 def large_speed(client: Any) -> float:
     """GB/s with some calls ahead; every page that arrives is read."""
-    ahead = [client.large() for _ in range(LOOKAHEAD)]
+    ahead = [client.call('large') for _ in range(LOOKAHEAD)]
 
     def fetch() -> None:
-        ahead.append(client.large())
+        ahead.append(client.call('large'))
         array = ahead.pop(0).result()
         array.reshape(-1)[::4096].sum()
 

@@ -216,13 +216,6 @@ class Methods:
             for method in self._batched:
                 self._dispatch(method)
 
-    def queued(self) -> int:
-        """Requests that wait for a worker."""
-        return sum(
-            method.tasks.qsize() + (len(method.batcher) if method.batcher else 0)
-            for method in self._methods.values()
-        )
-
     def _dispatch(self, method: Method) -> None:
         assert method.batcher is not None
         while method.idle and (jobs := method.batcher.take(time.monotonic())):

@@ -113,9 +113,6 @@ class WireServer(Server):
     def empty(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         return self._exchange.pool.empty(shape, dtype)
 
-    def stats(self) -> dict[str, float]:
-        return self._exchange.stats()
-
     def _make_ports(
         self, keys: ServerKeys | None, encrypt: bool, logbook: security.Logbook
     ) -> list[Port]:

@@ -44,7 +44,7 @@ def client(addr: str, method: str, size: str, backend: str = 'zmq') -> None:
 def hold(addr: str, size: str) -> None:
     """Asks for a large array and keeps it until a line comes in."""
     with transport.Client(addr) as calling:
-        array = calling.make(int(size)).result(DEADLINE)
+        array = calling.call('make', int(size)).result(DEADLINE)
         print(int(array[0]), flush=True)
         sys.stdin.readline()
         print(int(array[0]), flush=True)
@@ -54,7 +54,7 @@ def interrupted(addr: str) -> None:
     """Waits for an answer that never comes; SIGINT must end it."""
     with transport.Client(addr) as calling:
         calling.connect(DEADLINE)
-        future = calling.stuck()
+        future = calling.call('stuck')
         try:
             print('ready', flush=True)
             future.result()
