@@ -111,4 +111,6 @@ def test_gradients_through_the_model_are_those_of_single_steps(names):
     np.testing.assert_allclose(value, plain_value, rtol=1e-4)
     assert np.any(expected.means['force'].kernel)
     for ours, theirs in zip(*map(jax.tree.leaves, (grads, expected)), strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=1e-5 + 1e-4 * np.abs(theirs).max())
+        np.testing.assert_allclose(
+            ours, theirs, atol=1e-5 + 1e-4 * np.abs(theirs).max()
+        )
