@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import shutil
 import threading
 from fractions import Fraction
 
@@ -11,6 +12,7 @@ import pytest
 from data_parts import DEADLINE, Worker, make_rows
 
 from embodied.core.checkpoint import Checkpoint
+from embodied.logging import read_records
 from embodied.run.parallel import parallel_replay, protocol
 from embodied.run.parallel.buffer import Buffer
 from embodied.run.parallel.fetcher import Fetcher
@@ -278,6 +280,99 @@ def test_a_learner_that_comes_back_begins_with_a_fresh_sequence(tmp_path):
     consec = lambda number: service.sample_batch_train(number)['consec'][0, 0]
     assert [consec(0), consec(3), consec(6)] == [0, 1, 0]
     assert [consec(3), consec(6), consec(9)] == [0, 1, 0]
+
+
+def test_another_ratio_holds_for_the_rows_to_come(tmp_path):
+    service = make_service(tmp_path)  # 2 sequences per row beyond 17
+    fill(service, range(5))
+    trained = train(service, 0, batches=3)
+    assert service.limiter.balance() == 2 * (20 - 17) - 9
+    for ratio, per_row in ((64, 16), (2, 0.5), (2, 0.5), (8, 2)):
+        balance, rows = service.limiter.balance(), service.steps
+        save(service, tmp_path)
+        service = make_service(tmp_path, train_ratio=ratio)
+        load(service, tmp_path)
+        assert service.limiter.balance() == balance
+        inserting = Worker(fill, service, [rows // 4])
+        trained = train(service, trained, batches=2)
+        inserting.join()
+        assert service.limiter.balance() == balance + 4 * per_row - 6
+
+
+def train(service, number, batches):
+    for _ in range(batches):
+        assert service.sample_batch_train(number)
+        number += 3
+    return number
+
+
+def test_a_ratio_that_was_lifted_and_comes_back_owes_nothing_of_the_past(tmp_path):
+    service = make_service(tmp_path, train_ratio=-1)
+    fill(service, range(30))
+    train(service, 0, batches=40)
+    save(service, tmp_path)
+    service = make_service(tmp_path)
+    load(service, tmp_path)
+    assert service.limiter.balance() == 0
+    fill(service, [30])
+    assert service.limiter.balance() == 2 * 4
+
+
+@pytest.mark.parametrize(
+    ('ratio', 'balance'), [(8, -3), (0.5, 0), (512, 0)], ids=['same', 'less', 'more']
+)
+def test_a_save_that_does_not_tell_the_ratio_goes_on_without_a_stall(
+    tmp_path, ratio, balance
+):
+    """As version 0.1.0 wrote it."""
+    service = make_service(tmp_path)
+    for serial in range(40):
+        inserting = Worker(fill, service, [serial])
+        while 2 * (service.steps - 17) >= service.limiter.samples + 3:
+            service.sample_batch_train(service.limiter.samples)
+        inserting.join()
+    train(service, service.limiter.samples, batches=2)
+    data = service.save()
+    assert service.limiter.balance() == -3
+    del data['ratios']
+    service = make_service(tmp_path, train_ratio=ratio)
+    service.load(data)
+    assert service.limiter.balance() == balance
+
+
+def test_another_ratio_is_known_when_replay_dies_before_its_next_save(tmp_path):
+    make = functools.partial(parts.make_replay, tmp_path / 'replay')
+    with running(tmp_path, make, steps=20) as (connect, _):
+        add(connect(), range(5))
+        assert served_until_the_end(connect(), 0) == (20 - 17) * 2
+    checkpoints, copy = tmp_path / 'ckpt', tmp_path / 'copy'
+    with running(tmp_path, make, train_ratio=64, steps=28) as (connect, _):
+        shutil.copytree(checkpoints, copy)
+        add(connect(), [5])
+    # As if it had been killed without the save that it makes at the end.
+    shutil.rmtree(checkpoints)
+    copy.rename(checkpoints)
+    with running(tmp_path, make, train_ratio=64, steps=28) as (connect, _):
+        inserting = Worker(add, connect(), [6])
+        assert served_until_the_end(connect(), 6) == (28 - 20) * 16 // 3 * 3
+        inserting.join()
+    events = read_records(tmp_path / 'events.jsonl')
+    assert [(x['event'], x['step'], x['ratio']) for x in events] == [
+        ('train_ratio', 20, 64)
+    ]
+
+
+def add(replay, serials):
+    for serial in serials:
+        replay.add_batch(*make_rows(4, serial)).result(DEADLINE)
+
+
+def served_until_the_end(replay, number):
+    """Sequences that replay hands out before it says that none is owed."""
+    begin = number
+    while replay.sample_batch_train(number).result(DEADLINE):
+        number += 3
+    return number - begin
 
 
 @pytest.mark.parametrize('stream', [parts.foreign_stream, lambda r, m: Foreign(r, m)])
