@@ -359,12 +359,13 @@ def test_nobody_waits_behind_a_policy_call_that_compiles(stage):
     stage = stage(agent=agent, envs=1, eval_envs=0)
     others = [np.full(16, i, np.uint8) for i in range(40, 43)]
     agent.go.set()
+    stage.play((0, 0))
     for envid, session in enumerate(others, 1):
         stage.play((envid, 0), session=session)
     wide = stage.actor._policy.slots
     agent.begun.clear()
     agent.go.clear()
-    compiling = Worker(stage.act, (0, 0))
+    compiling = Worker(stage.act, (0, 1))
     assert agent.begun.wait(DEADLINE)
     for session in others:  # each in turn: there is one thread for all of them
         Worker(stage.actor.leave, session).join()
