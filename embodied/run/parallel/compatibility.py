@@ -154,16 +154,15 @@ def _check_numeric(key: str, form: Form) -> None:
 
 def _check_envids(mode: base.Mode, envids: base.Array) -> None:
     """Names the wrong rows: those of several workers may be in one batch."""
-    first, end = 0, MOST_ENVS
-    if mode == 'eval':
-        end += FIRST_EVAL_ENV
-    if first <= envids.min() and envids.max() < end:
+    end = MOST_ENVS + (FIRST_EVAL_ENV if mode == 'eval' else 0)
+    numbers = envids.tolist()  # For few rows this is faster than NumPy is.
+    if min(numbers) >= 0 and max(numbers) < end:
         return
-    wrong = np.flatnonzero((envids < first) | (envids >= end))
+    wrong = [row for row, number in enumerate(numbers) if not 0 <= number < end]
     raise RowsError(
-        f'A worker plays environment {envids[wrong[0]]}. Number them from {first} on, '
-        f'below {end}.',
-        wrong.tolist(),
+        f'A worker plays environment {numbers[wrong[0]]}. Number them from 0 on, below '
+        f'{end}.',
+        wrong,
     )
 
 

@@ -50,7 +50,7 @@ def parallel_env(
     if is_eval:
         first, end = (end, end + settings.eval_envs)
         if envid >= FIRST_EVAL_ENV:
-            envid += first - FIRST_EVAL_ENV
+            first, end = FIRST_EVAL_ENV, FIRST_EVAL_ENV + settings.eval_envs
     if not first <= envid < end:
         kind = 'evaluation' if is_eval else 'training'
         raise ConfigError(
