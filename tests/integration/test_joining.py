@@ -121,25 +121,33 @@ def test_jobs_that_do_not_fit_are_refused_and_the_run_goes_on(run, tmp_path):
 
 
 class FailingAgent(foreign.Agent):
-    """Its policy fails, once for each of so many lines in a file."""
+    """Its policy or its training fails, once: then there is a file that tells so."""
 
-    def __init__(self, path, times):
+    def __init__(self, path, method):
         super().__init__()
-        self.path, self.times, self.calls = path, times, 0
+        self.path, self.method, self.calls = path, method, 0
 
     def policy(self, carry, obs, mode='train'):
-        self.calls += 1
-        if self.calls == 20:
-            failed = len(self.path.read_text()) if self.path.exists() else 0
-            if failed < self.times:
-                self.path.write_text('x' * (failed + 1))
-                raise ValueError('the policy is out of its mind')
+        # Evaluation has its two episodes behind it and waits for the next ones.
+        self.calls += mode == 'train'
+        if self.method == 'policy' and self.calls == 60:
+            self.fail()
         return super().policy(carry, obs, mode)
 
+    def train(self, carry, batch):
+        if self.method == 'train' and self.updates == 20:
+            self.fail()
+        return super().train(carry, batch)
 
-def run_failing(logdir, times, **changes):
+    def fail(self):
+        if not self.path.exists():
+            self.path.touch()
+            raise ValueError('the agent is out of its mind')
+
+
+def run_failing(logdir, method, **changes):
     parallel.combined(
-        bind(FailingAgent, logdir / 'failed', times),
+        bind(FailingAgent, logdir / 'failed', method),
         foreign.Replay,
         foreign.Replay,
         foreign.Env,
@@ -150,12 +158,13 @@ def run_failing(logdir, times, **changes):
     )
 
 
-def test_a_policy_error_is_counted_for_the_agent_alone(tmp_path):
-    run_failing(tmp_path, times=1)
+@pytest.mark.parametrize('method', ['policy', 'train'])
+def test_an_error_of_the_agent_is_counted_for_it_alone(tmp_path, method):
+    run_failing(tmp_path, method)
     roles = [x for x in records(tmp_path / 'events.jsonl') if x['event'] == 'role']
     restarted = [x for x in roles if x['state'] == 'restarting']
     assert [x['role'] for x in restarted] == ['agent']
-    assert restarted[0]['reason'] == 'ValueError: the policy is out of its mind'
+    assert restarted[0]['reason'] == 'ValueError: the agent is out of its mind'
     workers = [x for x in roles if x['role'].startswith(('env', 'eval'))]
     assert workers and {x['restarts'] for x in workers} == {0}
     for log in (tmp_path / 'logs').glob('e*.log'):
@@ -164,6 +173,6 @@ def test_a_policy_error_is_counted_for_the_agent_alone(tmp_path):
 
 def test_a_policy_error_that_ends_the_run_is_told_of_the_agent(tmp_path):
     with pytest.raises(RoleError) as info:
-        run_failing(tmp_path, times=1, max_restarts=0)
-    words = 'The agent failed: ValueError: the policy is out of its mind'
+        run_failing(tmp_path, 'policy', max_restarts=0)
+    words = 'The agent failed: ValueError: the agent is out of its mind'
     assert str(info.value).startswith(words)

@@ -32,7 +32,7 @@ from .links import make_client, make_server
 from .outbox import LOG_QUEUE, Outbox
 from .policy import Policy
 from .roster import Roster, Rows
-from .session import STEPS, Session
+from .session import FAILURE, STEPS, Session
 from .settings import ParallelSettings
 from .vitals import vitals
 
@@ -75,9 +75,11 @@ def parallel_actor(
             threading.Thread(target=_report, args=(wait, ends.put), daemon=True).start()
         error = ends.get()
         if error is not None:
+            session.stop(FAILURE)
             raise error
         actor.stop()
-        actor.dismiss(FAREWELL)
+        if not session.failed:
+            actor.dismiss(FAREWELL)
 
 
 class Record(NamedTuple):
@@ -154,6 +156,7 @@ class Actor:
         """
         envids, sessions = origin['envid'], origin['session']
         if self._session.stopped:
+            self._leave_to_next()
             yes = np.ones(len(envids), bool)
             return {'acts': {}, 'reset': yes, 'stop': yes}, None
         with self._change:
@@ -222,6 +225,7 @@ class Actor:
             self._change.wait_for(
                 lambda: self._stopped or replaced() or self._period() > period
             )
+            self._leave_to_next()
             return {'period': self._period(), 'stop': self._stopped or replaced()}
 
     def leave(self, session: base.Array) -> None:
@@ -284,6 +288,11 @@ class Actor:
         if progress.stop:
             self._session.stop(STEPS)
 
+    def _leave_to_next(self) -> None:
+        """Leaves a worker to the next agent if this one fails: its run is not over."""
+        if self._session.failed:
+            raise Unanswered('The agent fails.')
+
     def _used_slots(self) -> int:
         return self._roster.slots
 
@@ -342,6 +351,8 @@ def _serve(
         raise
     try:
         return actor.act(mode, origin, obs, any(x.repeat for x in requests))
+    except Unanswered:
+        raise
     except Exception as error:
         fail(error)
         raise Unanswered(f'The agent fails: {error}') from error

@@ -404,14 +404,16 @@ def test_all_workers_of_a_machine_are_started_and_awaited(tmp_path):
     args = make_args(tmp_path, envs=3, eval_envs=1, envs_per_worker=2)
     with FakeActor(args) as actor:
         starter = Worker(parallel_envs, Env, Env, args)
-        actor.wait_for(lambda: {row[1] for row in actor.rows} == {0, 1, 2, 3})
+        actor.wait_for(
+            lambda: {row[1] for row in actor.rows} == {0, 1, 2, FIRST_EVAL_ENV}
+        )
         actor.limit = 0
         starter.join()
         actor.wait_for(lambda: len(actor.left) == 3)
     groups = {}
     for _, envid, _, session, _ in actor.rows:
         groups.setdefault(session, set()).add(envid)
-    assert sorted(map(sorted, groups.values())) == [[0, 1], [2], [3]]
+    assert sorted(map(sorted, groups.values())) == [[0, 1], [2], [FIRST_EVAL_ENV]]
 
 
 def test_an_error_of_one_worker_ends_all_of_them(tmp_path):
