@@ -63,6 +63,7 @@ pattern: --.*\\.units 64. All of them, with comments: dreamerv3/configs.yaml.
 # Options outside of `run` that the loops read as well.
 SHARED = (
     'logdir',
+    'task',
     'batch_size',
     'batch_length',
     'report_length',

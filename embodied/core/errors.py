@@ -4,6 +4,8 @@ Each message says what was given, what is allowed and what to do. Our own bugs a
 asserts, not one of these.
 """
 
+from collections.abc import Iterable
+
 __all__ = [
     'CheckpointError',
     'ConfigError',
@@ -14,6 +16,7 @@ __all__ = [
     'NonFiniteError',
     'ReplayError',
     'RoleError',
+    'RowsError',
     'SpaceError',
 ]
 
@@ -28,6 +31,18 @@ class ConfigError(DreamerError):
 
 class MissingExtraError(ConfigError):
     """A feature needs an optional package that is not installed."""
+
+
+class RowsError(ConfigError):
+    """An environment worker sent rows that do not fit the run it has joined.
+
+    rows: numbers of those that do not fit, in the batch they are part of; empty if all
+    of the batch do not.
+    """
+
+    def __init__(self, message: str, rows: Iterable[int] = ()) -> None:
+        super().__init__(message)
+        self.rows = tuple(rows)
 
 
 class EnvError(DreamerError):

@@ -64,7 +64,7 @@ class WireJob(Job):
 
     def seal(self) -> None:
         peer = self.session.peer
-        if peer is not None:
+        if peer is not None and not self.unanswered:
             assert self.outcome is not None
             self.sealed = self._exchange.pack_outcome(peer, self.number, self.outcome)
             self.receiver = peer
@@ -284,6 +284,8 @@ class Exchange:
                 assert job.outcome is not None
                 if not job.outcome.ok:
                     self._counts['errors'] += 1
+                if job.unanswered:
+                    continue
                 if once:
                     session.store(number, job.outcome)
                 if job.receiver is None or job.receiver is not session.peer:

@@ -245,6 +245,8 @@ class PortalServer(Server):
     def _send(self, job: PortalJob) -> None:
         assert job.outcome is not None
         self._counts['errors'] += not job.outcome.ok
+        if job.unanswered:
+            return
         self._counts['numsend'] += 1
         self._socket.send(job.addr, *job.sealed)
 

@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 
 from ...core import base, cpu
 from ...core.signals import StopSignals
+from . import run_id
 from .actor import parallel_actor
 from .children import ENDED, Notice
 from .factories import unpack
 from .learner import parallel_learner
 from .session import FAILURE, Session
+from .settings import ParallelSettings
 from .vitals import vitals
 
 __all__ = ['AgentRun', 'AgentThread', 'parallel_agent']
@@ -26,6 +28,9 @@ def parallel_agent(
     make_agent: Callable[[], base.Agent] | bytes, args: Mapping[str, Any]
 ) -> None:
     """Acts and trains until the run ends; a stop signal ends it with a last save."""
+    settings = ParallelSettings.read(args)
+    if not settings.run_id:  # a job of its own, which owns the folder
+        run_id.create(settings.logdir)
     AgentRun(make_agent, args)()
 
 

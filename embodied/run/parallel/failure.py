@@ -177,10 +177,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _message(error: BaseException) -> str:
     """Without the stack of another process where it would say nothing more."""
-    if isinstance(error, RemoteError):
-        kind = error.args[0].partition(':')[0]
-        if hasattr(errors, kind):
-            return error.args[0]
+    if isinstance(error, RemoteError) and hasattr(errors, error.kind):
+        return error.args[0]
     return str(error)
 
 

@@ -9,7 +9,7 @@ from ...core.checkpoint import Checkpoint, load_part
 from ...transport import AddressInUse
 from ..lock import FolderLock
 from ..progress import is_finished, say_finished
-from . import addresses
+from . import addresses, run_id
 from .agent import AgentThread, parallel_agent
 from .crew import Crew
 from .engine import Engine, Here
@@ -62,6 +62,7 @@ def combined(
         take_over(settings.logdir)
         Manifest.read(settings.checkpoints).adopt(settings.checkpoints)
         records = RunRecords(settings.logdir, lock.epoch)
+        args = {**args, 'run_id': run_id.create(settings.logdir)}
         with engine.open(settings):
             _run(parts, settings, args, records, engine)
 

@@ -44,6 +44,11 @@ class Session:
         return self._stopped.is_set()
 
     @property
+    def failed(self) -> bool:
+        """Whether an error of the agent ends it, after which the run may go on."""
+        return self.reason == FAILURE
+
+    @property
     def complete(self) -> bool:
         """Whether a limit of the run was reached, rather than somebody interrupting."""
         return self.reason in (STEPS, DURATION)
