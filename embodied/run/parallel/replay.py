@@ -280,9 +280,7 @@ class ReplayService:
             return RatioHistory((RatioPeriod(limiter.minimum, Fraction(0), ratio),))
         return RatioHistory((RatioPeriod(inserts - 1, Fraction(samples), None),))
 
-    def _take_report(
-        self, buffer: Buffer, mode: base.Mode, number: int
-    ) -> base.Batch:
+    def _take_report(self, buffer: Buffer, mode: base.Mode, number: int) -> base.Batch:
         """Every `consec_report` batches from number 0 on are one sequence, also when
         the learner or replay itself was restored within one."""
         consec = self.settings.consec_report

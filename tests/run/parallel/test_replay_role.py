@@ -282,6 +282,35 @@ def test_a_learner_that_comes_back_begins_with_a_fresh_sequence(tmp_path):
     assert [consec(3), consec(6), consec(9)] == [0, 1, 0]
 
 
+@pytest.mark.parametrize('mode', ['report', 'eval'])
+def test_reports_begin_with_a_fresh_sequence_whoever_was_restarted(tmp_path, mode):
+    cut = lambda replay, mode: Consec(Stateless(replay.sample, 3, mode), 2, 2, prefix=1)
+    settings = {'report_length': 2, 'consec_report': 2}
+
+    def make():
+        train = Buffer(parts.make_replay(), cut, ('train', 'report'))
+        evaluation = Buffer(parts.make_replay(), cut, ('eval',))
+        settings_ = parts.make_settings(tmp_path, train_ratio=-1, **settings)
+        return ReplayService(train, evaluation, settings_)
+
+    service = make()
+    fill(service, range(20), count=3)
+    for serial in range(10):
+        service.add_batch_eval(*make_rows(3, serial))
+
+    def chunk(number):
+        batch = getattr(service, f'sample_batch_{mode}')(number)
+        return int(batch['consec'][0, 0])
+
+    assert [chunk(x) for x in (0, 3, 6)] == [0, 1, 0]
+    assert [chunk(x) for x in (0, 3, 6)] == [0, 1, 0]  # another learner
+    save(service, tmp_path)
+    service = make()
+    load(service, tmp_path)
+    # Replay itself comes back in the middle: the rest is of another sequence.
+    assert [chunk(x) for x in (9, 12, 15, 18)] == [0, 0, 1, 0]
+
+
 def test_another_ratio_holds_for_the_rows_to_come(tmp_path):
     service = make_service(tmp_path)  # 2 sequences per row beyond 17
     fill(service, range(5))
