@@ -41,6 +41,8 @@ def test_killed_roles_leave_exactly_the_updates_that_the_steps_have_earned(tmp_p
             kill(run, role, int(rng.integers(100, 400)))
         steps, trained = finish(run)
     assert trained == whole_batches((steps - MINIMUM) * 8 / LENGTH)
+    events = [x['event'] for x in read_records(tmp_path / 'events.jsonl')]
+    assert 'latents_dropped' not in events  # They have waited for replay.
     check_folder(tmp_path)
 
 

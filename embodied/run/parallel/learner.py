@@ -322,5 +322,6 @@ class Learner:
         if not self.session.wait(left):
             self.session.stop(DURATION)
         if self.interrupted:
-            # At run.duration there is a last report.
-            self.peers.interrupt(reports=not self.session.complete)
+            # At run.duration there is a last report, and replicas end theirs together.
+            reports = self.replicas.alone and not self.session.complete
+            self.peers.interrupt(reports)
