@@ -40,6 +40,8 @@
         restarts; the limiter adopts it, so that batches that were fetched but never
         trained do not count. Waits until replay is filled, for training also for the
         rate limiter. The end: run.steps is reached and no update is owed.
+        Reports count from 0 in each session of the learner: every consec_report
+        batches from there on are one sequence.
 
     learner -> replay.update
         ({'stepid': [B, T, 20], **latents}) -> None
