@@ -137,7 +137,7 @@ def test_after_a_clean_end_the_last_saves_count(tmp_path):
     run = Run(tmp_path)
     run.train()
     run.save_together()
-    run.saves.save_agent(0, ended=True)
+    run.saves.save_agent(0, 'run.steps')
     run.checkpoints['agent'].wait()
     run.train()
     run.save('replay')
@@ -180,7 +180,7 @@ def test_the_last_save_takes_no_answer_to_a_save_before(tmp_path):
     run.answers_at_once = True
     assert run.saves.await_peers() == 2
     assert old['replay'] is not run.futures['replay']
-    run.saves.save_agent(0, ended=True)
+    run.saves.save_agent(0, 'run.steps')
     run.checkpoints['agent'].wait()
     assert Manifest.read(tmp_path).counters['steps'] == 2
 
