@@ -14,6 +14,7 @@ import elements
 
 import embodied
 from embodied.core.errors import ConfigError, DreamerError
+from embodied.core.signals import StopSignals
 from embodied.run.engines import kubernetes
 from embodied.run.outcome import Outcome
 from embodied.run.parallel.settings import ParallelSettings
@@ -122,7 +123,8 @@ def run(config: elements.Config) -> None:
     logdir = expand(config.logdir, config.task)
     config = config.update(logdir=replica_folder(logdir, config))
     if config.script in ROLES:
-        launch(config)
+        with StopSignals():
+            launch(config)
         return
     if config.engine == engines.SLURM:
         engines.submit(config, loop_args(config))

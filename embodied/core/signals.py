@@ -13,7 +13,7 @@ from typing import Any
 
 from .output import lasting_output
 
-__all__ = ['StopSignals', 'Terminated']
+__all__ = ['StopSignals', 'Terminated', 'end_quietly']
 
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Seconds in which the same wish may come again: `timeout` signals the process and its
@@ -79,7 +79,11 @@ class StopSignals:
         if self._outer is not None:
             self._outer._inner = self
             if self._outer.received:
-                self._tell(self._outer.received)
+                try:
+                    self._tell(self._outer.received)
+                except BaseException:
+                    self._outer._inner = None
+                    raise
             return self
         self._stack.enter_context(lasting_output())
         self._stack.enter_context(_waking_the_main_thread())
@@ -118,6 +122,14 @@ class StopSignals:
             self._inner._tell(name)
         if self._notify:
             self._notify(name)
+
+
+def end_quietly() -> None:
+    """For a program that is about to end: the repeat of the signal that made it end
+    does not change its exit code. Ctrl-C still ends one that does not get there."""
+    # Ignored and not handled: Python puts its handlers away before it has ended.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
 
 
 class _Wishes:

@@ -191,6 +191,18 @@ def test_a_context_inside_of_another_takes_its_signals():
             assert late.received == names.get(timeout=0) == 'SIGTERM'
 
 
+def test_a_context_that_is_left_at_once_takes_no_more_signals():
+    def leave(name):
+        raise ValueError(name)
+
+    with StopSignals() as outer:
+        signal.raise_signal(TERM)
+        with pytest.raises(ValueError, match='SIGTERM'), StopSignals(notify=leave):
+            raise AssertionError('not entered')
+        with StopSignals() as inner:
+            assert inner.received == outer.received == 'SIGTERM'
+
+
 def test_a_second_signal_in_an_inner_context_ends_the_program(short):
     with pytest.raises(Terminated), StopSignals(), StopSignals():  # noqa: PT012
         signal.raise_signal(TERM)

@@ -334,7 +334,7 @@ def test_a_second_signal_ends_a_run_at_once(tmp_path, door, start_script):
     processes = processes_of(launcher)
     launcher.send_signal(signal.SIGINT)
     door.await_knock()  # by an environment that is closed, while the agent does not end
-    threading.Event().wait(REPEAT_KEY)  # or it would be the same wish
+    threading.Event().wait(REPEAT_KEY + 0.2)  # or it would be the same wish
     launcher.send_signal(signal.SIGINT)
     assert launcher.wait(SECONDS) != 0
     await_ends(processes)

@@ -109,9 +109,10 @@ def run_worker(
     makes = [functools.partial(make, envid - first) for envid in plan.envids]
     asked: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_leave_anyway, args=(asked,), daemon=True).start()
+    signals = StopSignals(notify=functools.partial(_interrupt, asked))
     with (
         contextlib.suppress(_Interrupted),
-        StopSignals(notify=functools.partial(_interrupt, asked)) as signals,
+        signals,
         contextlib.closing(make_group(makes, plan.envids)) as group,
         make_client(settings.actor_addr, _name(plan), settings) as actor,
     ):
