@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import dataclasses
 import functools
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 import embodied
 from embodied.core.base import Batch, Env
 from embodied.core.errors import ConfigError
+from embodied.core.signals import StopSignals, Terminated
 from embodied.envs.spaces import is_image
 from embodied.logging import EpisodeStats
 from embodied.logging.jsonl import EvalFile
@@ -65,14 +67,15 @@ def evaluate(
 
     agent: of `dreamerv3.load`. make_env(index): an environment of the task. Each of
     the `envs` environments plays its share, however long the others take: stopping at
-    a total number would favor short episodes. processes: one per environment.
+    a total number would favor short episodes. processes: one per environment. A stop
+    signal ends it between two steps, with closed environments and without a result.
     """
     if episodes < 1 or envs < 1:
         raise ConfigError(f'episodes={episodes} and envs={envs} must be at least 1.')
     envs = min(envs, episodes)
     makers = [functools.partial(make_env, index) for index in range(envs)]
     driver = embodied.Driver(makers, parallel=processes)
-    with contextlib.closing(driver):
+    with StopSignals() as signals, contextlib.closing(driver):
         images = [k for k, x in driver.obs_space.items() if is_image(x)]
         if videos and not images:
             raise ConfigError(
@@ -83,8 +86,12 @@ def evaluate(
         driver.on_batch(games.take)
         driver.reset(agent.init_policy)
         policy = functools.partial(agent.policy, mode='eval' if greedy else 'train')
-        while not games.over:
+        while not games.over and not signals.received:
             driver(policy, steps=1)
+    if signals.received == 'SIGINT':
+        raise KeyboardInterrupt
+    if signals.received:
+        raise Terminated(signal.Signals[signals.received])
     return games.result()
 
 

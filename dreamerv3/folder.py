@@ -19,8 +19,10 @@ import elements
 from ruamel.yaml.error import YAMLError
 
 from embodied.core.errors import ConfigError
+from embodied.core.signals import StopSignals
 from embodied.logging import EventFile
 from embodied.run.lock import FolderLock
+from embodied.run.outcome import Outcome
 from embodied.run.resume import Change, check_resume
 
 from . import config as config_lib
@@ -45,27 +47,36 @@ def expand(logdir: str, task: str) -> str:
 
 
 class RunFolder:
-    """Holds the folder of `config.logdir` for one process while in a `with` block."""
+    """Holds the folder of `config.logdir` for one process while in a `with` block.
+
+    Its events always say how that ended: by an error, a stop signal, or as `outcome`
+    says.
+    """
 
     def __init__(self, config: elements.Config):
         self._config = config
         self.path = Path(config.logdir)
+        self.outcome: Outcome | None = None
         self._lock = FolderLock(self.path)
+        # From the start event to the stop event: loops only look at these signals.
+        self._signals = StopSignals()
 
     def __enter__(self) -> 'RunFolder':
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._lock)
+            stack.enter_context(self._signals)
             self._start()
             stack.pop_all()
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, stack: Any) -> None:
-        first, *_ = str(error or '').splitlines() or ['']
-        reason = f'{type(error).__name__}: {first}' if error else 'done'
+        outcome = Outcome.after(error) if error else self.outcome
+        outcome = outcome or Outcome.of(self._signals.received or '')
         try:
-            self._event('stop', reason=reason)
+            self._event('stop', **outcome._asdict())
         except OSError as e:  # A full disk may be the error, which must not get lost.
             print(f'Cannot write to {self.path}: {e.strerror}', file=sys.stderr)
+        self._signals.__exit__(kind, error, stack)
         self._lock.__exit__(kind, error, stack)
 
     def _start(self) -> None:

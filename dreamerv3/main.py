@@ -14,7 +14,9 @@ import elements
 
 import embodied
 from embodied.core.errors import ConfigError, DreamerError
+from embodied.core.signals import StopSignals
 from embodied.run.engines import kubernetes
+from embodied.run.outcome import Outcome
 from embodied.run.parallel.settings import ParallelSettings
 
 from . import config as config_lib
@@ -122,19 +124,21 @@ def run(config: elements.Config) -> None:
     logdir = expand(config.logdir, config.task)
     config = config.update(logdir=replica_folder(logdir, config))
     if config.script in ROLES:
-        launch(config)
+        with StopSignals():
+            launch(config)
         return
     if config.engine == engines.SLURM:
         engines.submit(config, loop_args(config))
         return
-    with RunFolder(config):
-        launch(config)
+    with RunFolder(config) as folder:
+        folder.outcome = launch(config)
 
 
 def launch(
     config: elements.Config, make_logger: Callable[[], embodied.Logger] | None = None
-) -> None:
-    """Calls the loop that `config.script` names with factories for this config."""
+) -> Outcome | None:
+    """Calls the loop that `config.script` names with factories for this config: how the
+    run ended, if the loop decides that."""
     bind = functools.partial
     make_agent = bind(factories.make_agent, config)
     make_replay = bind(factories.make_replay, config, 'replay')
@@ -148,13 +152,17 @@ def launch(
     replays, envs = (make_replay, make_eval_replay), (make_env, make_eval_env)
     match config.script:
         case 'train':
-            run.train(make_agent, make_replay, make_env, make_stream, make_logger, args)
+            return run.train(
+                make_agent, make_replay, make_env, make_stream, make_logger, args
+            )
         case 'train_eval':
-            run.train_eval(make_agent, *replays, *envs, make_stream, make_logger, args)
+            return run.train_eval(
+                make_agent, *replays, *envs, make_stream, make_logger, args
+            )
         case 'eval_only':
             run.eval_only(make_agent, make_eval_env, make_logger, args)
         case 'parallel':
-            parallel.combined(
+            return parallel.combined(
                 make_agent,
                 *replays,
                 *envs,
@@ -164,7 +172,7 @@ def launch(
                 engine=engines.make_engine(config),
             )
         case 'parallel_agent':
-            parallel.parallel_agent(make_agent, args)
+            return parallel.parallel_agent(make_agent, args)
         case 'parallel_replay':
             _exit_if_stopped(parallel.parallel_replay(*replays, make_stream, args))
         case 'parallel_logger':
@@ -178,6 +186,7 @@ def launch(
             _exit_if_stopped(parallel.parallel_env(make, replica, args, is_eval))
         case other:
             raise AssertionError(other)
+    return None
 
 
 def _exit_if_stopped(name: str) -> None:

@@ -106,16 +106,29 @@ class Checkpoint:
 
     def wait(self) -> None:
         """Returns when the last save is on the disk; raises if it could not be."""
+        self.join()
+        error = self.take_error()
+        if error is not None:
+            raise error
+
+    def join(self) -> None:
+        """Returns when the last save is over, whether or not it could be written."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        error, self._error = self._error, None
-        if error is not None:
-            raise CheckpointError(
-                f'Could not write a checkpoint to {self.directory}: '
-                f'{type(error).__name__}: {error}. The one before it is still whole. '
-                'Make room or mend the folder, then start the run again.'
-            ) from error
+
+    def take_error(self) -> CheckpointError | None:
+        """Why the last save could not be written, once; never waits."""
+        if self._error is None or self.busy:
+            return None
+        cause, self._error = self._error, None
+        error = CheckpointError(
+            f'Could not write a checkpoint to {self.directory}: '
+            f'{type(cause).__name__}: {cause}. The one before it is still whole. '
+            'Make room or mend the folder, then start the run again.'
+        )
+        error.__cause__ = cause
+        return error
 
     def exists(self) -> bool:
         return (self.directory / LATEST).exists()

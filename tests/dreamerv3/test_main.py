@@ -54,7 +54,8 @@ def test_run_leaves_config_scores_metrics_and_events(tmp_path, script):
     assert events(tmp_path)[-1] | {'time': 0} == {
         'time': 0,
         'event': 'stop',
-        'reason': 'done',
+        'state': 'finished',
+        'reason': 'run.steps',
     }
 
 

@@ -25,6 +25,7 @@ from dreamerv3.main import loop_args
 from embodied import transport
 from embodied.core.checkpoint import load_part, load_step
 from embodied.core.errors import DreamerError, RoleError
+from embodied.core.signals import REPEAT_KEY
 from embodied.logging import read_records
 from embodied.run import parallel
 from embodied.run.parallel import addresses
@@ -334,6 +335,7 @@ def test_a_second_signal_ends_a_run_at_once(tmp_path, door, start_script):
     processes = processes_of(launcher)
     launcher.send_signal(signal.SIGINT)
     door.await_knock()  # by an environment that is closed, while the agent does not end
+    threading.Event().wait(REPEAT_KEY + 0.2)  # or it would be the same wish
     launcher.send_signal(signal.SIGINT)
     assert launcher.wait(SECONDS) != 0
     await_ends(processes)

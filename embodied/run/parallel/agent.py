@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ...core import base, cpu
 from ...core.signals import StopSignals
+from ..outcome import Outcome
 from . import run_id
 from .actor import parallel_actor
 from .children import ENDED, Notice
@@ -26,12 +27,12 @@ FAREWELL = 10.0  # seconds for one side to end after the other has failed
 
 def parallel_agent(
     make_agent: Callable[[], base.Agent] | bytes, args: Mapping[str, Any]
-) -> None:
+) -> Outcome:
     """Acts and trains until the run ends; a stop signal ends it with a last save."""
     settings = ParallelSettings.read(args)
     if not settings.run_id:  # a job of its own, which owns the folder
         run_id.create(settings.logdir)
-    AgentRun(make_agent, args)()
+    return AgentRun(make_agent, args)()
 
 
 class AgentRun:
@@ -49,13 +50,13 @@ class AgentRun:
         """From any thread or signal handler."""
         self._events.put(reason)
 
-    def __call__(self) -> None:
+    def __call__(self) -> Outcome:
         # Until there is something to save, a signal may end the process at once.
         agent = unpack(self._make_agent)()
         with StopSignals(notify=self.stop):
-            self._run(agent)
+            return self._run(agent)
 
-    def _run(self, agent: base.Agent) -> None:
+    def _run(self, agent: base.Agent) -> Outcome:
         barrier = threading.Barrier(len(SIDES))
         threads = [
             threading.Thread(
@@ -74,6 +75,7 @@ class AgentRun:
             raise next((e for e in errors if not isinstance(e, BROKEN)), errors[0])
         for thread in threads:
             thread.join()
+        return Session.of(barrier).outcome
 
     def _await_end(
         self, session: Session, barrier: threading.Barrier
@@ -87,7 +89,7 @@ class AgentRun:
             except queue.Empty:
                 break  # It does not hear us; the error is more important.
             if isinstance(event, str):
-                session.stop(event)
+                session.stop(vitals().asked or event)
                 continue
             ended += 1
             if event.error:
@@ -145,10 +147,10 @@ class AgentThread:
     def cpu_seconds(self) -> float:
         return cpu.of_family(self.pid)
 
-    def ask(self, gone: Sequence[str] = ()) -> None:
+    def ask(self, gone: Sequence[str] = (), reason: str = '') -> None:
         """Asks for a clean end."""
         self.asked = True
-        self._run.stop('SIGTERM')
+        self._run.stop(reason or 'SIGTERM')
 
     def kill(self, cause: str = '') -> None:
         """A thread cannot be killed; it ends with the process at the latest."""
@@ -170,6 +172,7 @@ class AgentThread:
             self._run()
         except BaseException as error:  # noqa: BLE001 (the launcher raises it)
             self._error = error
+        self._notify(Notice(self, vitals().beat()))  # which knows how the run ends
         self._notify(Notice(self, ENDED))
 
     def _beat(self) -> None:

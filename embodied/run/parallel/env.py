@@ -116,9 +116,10 @@ def run_worker(
     makes = [functools.partial(make, index) for index in plan.indices]
     asked: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_leave_anyway, args=(asked,), daemon=True).start()
+    signals = StopSignals(notify=functools.partial(_interrupt, asked))
     with (
         contextlib.suppress(_Interrupted),
-        StopSignals(notify=functools.partial(_interrupt, asked)) as signals,
+        signals,
         contextlib.closing(make_group(makes, plan.envids)) as group,
         _make_actor_client(group, plan, settings) as actor,
     ):

@@ -89,6 +89,7 @@ class Learner:
             peers.ask_to_save,
             lambda: {'updates': self.updates, 'trained': self.trained},
             directory().has_lost,
+            self.note,
         )
 
     def run(self, let_act: Callable[[], Any]) -> None:
@@ -246,10 +247,10 @@ class Learner:
             # The last steps may have reached replay after the actor heard from it.
             self.session.steps = max(self.session.steps, self.saves.await_peers())
             self.log()
-            self.saves.save_agent(self.session.steps, ended=True)
+            self.saves.save_agent(self.session.steps, self.session.reason)
             self.checkpoint.wait()
         self.replicas.part()
-        self.note('ended', reason=self.session.reason, updates=self.updates)
+        self.note('ended', **self.session.outcome._asdict(), updates=self.updates)
         self.dismiss(self.session.reason)
 
     def dismiss(self, reason: str) -> None:

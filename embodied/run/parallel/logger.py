@@ -42,7 +42,7 @@ def parallel_logger(
         scores = ScoreFile(settings.logdir)
         stack.callback(scores.close)
         service = LoggerService(logger, scores, settings, lambda: mail.put(FINISHED))
-        saves = RoleSaves('logger', service, settings, mail.put)
+        saves = RoleSaves('logger', service, settings)
         for name in protocol.LOGGER:
             server.bind(name, working(getattr(service, name)), once=True)
         server.bind(protocol.SAVE, saves.save)

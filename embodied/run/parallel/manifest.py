@@ -3,7 +3,7 @@
     ckpt/
       manifest.json   {"saves": {"agent": VERSION, "replay": ..., "logger": ...},
                        "counters": {"steps": ..., "trained": ..., "updates": ..., ...},
-                       "ended": false}
+                       "ended": false, "state": "", "reason": ""}
       agent/          checkpoints of each role, by version
       replay/
       logger/
@@ -30,6 +30,8 @@ class Manifest(NamedTuple):
     saves: dict[str, str]
     counters: dict[str, int]
     ended: bool = False  # cleanly: each role has saved once more since
+    state: str = ''  # of a run that has ended so: finished or stopped
+    reason: str = ''
 
     @classmethod
     def read(cls, folder: Path) -> 'Manifest':
@@ -39,7 +41,10 @@ class Manifest(NamedTuple):
             return cls({}, {})
         try:
             data = json.loads(path.read_text())
-            return cls(dict(data['saves']), dict(data['counters']), data['ended'])
+            outcome = data.get('state', ''), data.get('reason', '')
+            return cls(
+                dict(data['saves']), dict(data['counters']), data['ended'], *outcome
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
                 f'{path} cannot be read: {error!r}. Remove it to continue the run from '

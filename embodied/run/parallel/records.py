@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...logging import EventFile
-from .logs import Logs
 from .status import StatusFile
 
 __all__ = ['NoRecords', 'Records', 'RunRecords']
@@ -22,9 +21,6 @@ class Records(Protocol):
     def status(self, **fields: Any) -> None:
         """Replaces the status."""
 
-    def rotate(self, logs: Logs) -> None:
-        """Bounds the logs."""
-
 
 class NoRecords:
     """For crews that are only a part of a run."""
@@ -34,9 +30,6 @@ class NoRecords:
 
     def status(self, **fields: Any) -> None:
         pass
-
-    def rotate(self, logs: Logs) -> None:
-        logs.rotate()
 
 
 class RunRecords:
@@ -55,10 +48,6 @@ class RunRecords:
     def status(self, **fields: Any) -> None:
         with self._saying('status'):
             self._status.write(**fields)
-
-    def rotate(self, logs: Logs) -> None:
-        with self._saying('logs'):
-            logs.rotate()
 
     @contextmanager
     def _saying(self, what: str) -> Iterator[None]:

@@ -50,7 +50,7 @@ def parallel_replay(
         evaluation = Buffer(replay, make_stream, ('eval',), server.empty)
         stack.callback(evaluation.close)
         service = ReplayService(train, evaluation, settings, lambda: mail.put(FINISHED))
-        saves = RoleSaves('replay', service, settings, mail.put)
+        saves = RoleSaves('replay', service, settings)
         _follow_ratio(service, settings)
         client = make_client(settings.logger_addr, 'replay', settings)
         logger = Outbox(client, 'add', LOG_QUEUE)

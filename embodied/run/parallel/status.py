@@ -1,8 +1,8 @@
 """Status of a run: a small file that always tells the truth about the processes.
 
-    status.json  {"state": "running", "activity": "", "host": ..., "boot": ...,
-                  "pid": ..., "started": ..., "epoch": ..., "heartbeat": ...,
-                  "uptime": ..., "lineage": ..., "error": "",
+    status.json  {"state": "running", "reason": "", "activity": "", "host": ...,
+                  "boot": ..., "pid": ..., "started": ..., "epoch": ...,
+                  "heartbeat": ..., "uptime": ..., "lineage": ..., "error": "",
                   "roles": {"agent": {"state": "running", ...}, ...}}
 
 The launcher replaces it with every change and every few seconds. A launcher that was
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError
 from ...core.identity import Identity, uptime
+from ..outcome import OVER
 
 __all__ = ['HEARTBEAT', 'OVER', 'SILENT_AFTER', 'Status', 'StatusFile', 'main']
 
@@ -27,7 +28,6 @@ HEARTBEAT = 2.0  # seconds between two writes at most
 SILENT_AFTER = 10 * HEARTBEAT  # without a write, a living launcher must be suspended
 
 DEAD, SILENT, UNKNOWN = 'dead', 'silent', 'unknown'
-OVER = ('done', 'failed')  # last states that a launcher writes
 
 
 class StatusFile:
@@ -42,11 +42,13 @@ class StatusFile:
         state: str,
         roles: Mapping[str, Mapping[str, Any]],
         activity: str = '',
+        reason: str = '',
         lineage: str = '',
         error: str = '',
     ) -> None:
         record = {
             'state': state,
+            'reason': reason,  # for which it ends
             'activity': activity,
             **self._base,
             'heartbeat': round(time.time(), 3),
@@ -66,6 +68,11 @@ class Status(NamedTuple):
     state: str  # as written, or DEAD, SILENT or UNKNOWN where that cannot be true
     age: float  # seconds since the last heartbeat
     record: dict[str, Any]
+
+    @property
+    def over(self) -> bool:
+        """Whether the launcher has said how the run ended."""
+        return self.state in OVER
 
     @staticmethod
     def exists(logdir: str | os.PathLike) -> bool:
@@ -118,7 +125,8 @@ def _lines(status: Status) -> list[str]:
         SILENT: ': its launcher is suspended or stuck',
         UNKNOWN: ': on another machine, and not heard of for long',
     }
-    activity = f' ({record["activity"]})' if record['activity'] else ''
+    details = filter(None, (record['activity'], record.get('reason')))
+    activity = ''.join(f' ({detail})' for detail in details)
     lines = [
         f'{status.state}{activity}{meaning.get(status.state, "")}',
         f'launcher: process {record["pid"]} on {record["host"]}, last heartbeat '

@@ -13,6 +13,7 @@ from embodied.core.errors import CheckpointError
 from embodied.logging import read_records
 from embodied.replay import Replay
 from embodied.run.parallel import parallel_learner, peers
+from embodied.run.parallel.manifest import Manifest
 from embodied.run.parallel.session import Session
 from embodied.streams import Consec, Stateless
 from embodied.transport import Disconnected
@@ -337,6 +338,48 @@ def test_an_error_of_the_agent_is_raised(tmp_path):
     with pytest.raises(ValueError, match='no gradient today'):
         failing.learner.join()
     failing.end_roles()
+
+
+class FailingReplay:
+    """Ours, whose first save since the start fails."""
+
+    def __init__(self, replay, saved):
+        self._replay, self._saved = replay, saved
+        self._failed = False
+
+    def __getattr__(self, name):
+        return getattr(self._replay, name)
+
+    def __len__(self):
+        return len(self._replay)
+
+    def save(self):
+        if not self._failed:
+            self._failed = True
+            raise OSError(28, 'No space left on device')
+        self._saved.set()
+        return self._replay.save()
+
+
+@pytest.mark.parametrize('transport', ['zmq', 'portal'])
+def test_a_save_that_fails_in_replay_ends_neither_of_them(tmp_path, transport):
+    saved = threading.Event()
+    make = lambda: FailingReplay(parts.make_replay(), saved)
+    saving = Run(tmp_path, replay=make, save_every=-1.0, transport=transport)
+    saving.barrier.wait(DEADLINE)
+    acting = Worker(saving.act)
+    assert saved.wait(DEADLINE)
+    saving.agent.wait_for_updates(saving.agent.updates + 2)
+    saving.session.stop('SIGTERM')
+    saving.join(acting)
+    events = read_records(tmp_path / 'events.jsonl')
+    assert [x['event'] for x in events] == ['save_failed', 'ended']
+    assert events[0]['role'] == 'replay'
+    assert 'No space left on device' in events[0]['reason']
+    assert (events[1]['state'], events[1]['reason']) == ('stopped', 'SIGTERM')
+    manifest = Manifest.read(tmp_path / 'ckpt')
+    assert set(manifest.saves) == {'agent', 'replay', 'logger'}
+    assert (manifest.state, manifest.reason) == ('stopped', 'SIGTERM')
 
 
 def test_saves_while_it_trains(tmp_path):

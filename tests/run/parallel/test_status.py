@@ -11,7 +11,6 @@ from dreamerv3.main import main
 from embodied.core import lineage
 from embodied.core.errors import ConfigError
 from embodied.core.identity import Identity
-from embodied.run.parallel.logs import Logs
 from embodied.run.parallel.status import Status, StatusFile
 from embodied.run.parallel.takeover import take_over
 
@@ -40,7 +39,10 @@ def dead_pid():
         ('running', {'boot': 'earlier'}, 'dead'),
         ('running', {'uptime': 0.0}, 'silent'),
         ('running', {'heartbeat': 0.0}, 'running'),  # The clock has jumped.
-        ('done', {'pid': 'dead'}, 'done'),
+        ('done', {'pid': 'dead'}, 'done'),  # as version 0.1.0 wrote it
+        ('finished', {'pid': 'dead'}, 'finished'),
+        ('stopped', {'pid': 'dead'}, 'stopped'),
+        ('killed', {'pid': 'dead'}, 'killed'),
         ('failed', {'uptime': 0.0}, 'failed'),
         ('running', {'host': 'elsewhere'}, 'running'),
         ('running', {'host': 'elsewhere', 'heartbeat': 0.0}, 'unknown'),
@@ -60,6 +62,24 @@ def test_the_command_prints_state_and_roles(tmp_path, capsys):
     assert first == 'running'
     assert launcher.startswith(f'launcher: process {os.getpid()} on ')
     assert role == '  agent      running, 1 restarts, process 5, last error: burnt'
+
+
+def test_the_command_says_why_a_run_has_ended(tmp_path, capsys):
+    write(tmp_path, 'stopped', reason='SIGTERM')
+    assert main(['status', str(tmp_path)]) == 0
+    first, *_ = capsys.readouterr().out.splitlines()
+    assert first == 'stopped (SIGTERM)'
+
+
+def test_a_status_without_a_reason_can_be_read(tmp_path, capsys):
+    """As version 0.1.0 wrote it."""
+    write(tmp_path, 'done')
+    path = tmp_path / 'status.json'
+    record = json.loads(path.read_text())
+    del record['reason']
+    path.write_text(json.dumps(record))
+    assert main(['status', str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == 'done'
 
 
 def test_the_roles_of_a_dead_launcher_are_gone(tmp_path, capsys):
@@ -111,6 +131,7 @@ def test_what_an_earlier_session_left_behind_is_ended(tmp_path):
         ({}, True),
         ({'heartbeat': 0.0}, False),
         ({'state': 'done'}, False),
+        ({'state': 'stopped'}, False),
     ],
 )
 def test_a_run_that_goes_on_on_another_machine_is_not_taken_over(
@@ -134,17 +155,3 @@ def test_identities_tell_processes_apart():
     assert Identity.of()._replace(host='elsewhere').alive is None
     with pytest.raises(ProcessLookupError):
         Identity.of(dead_pid())
-
-
-# Logs
-
-
-def test_logs_move_on_when_they_are_full(tmp_path):
-    logs = Logs(tmp_path, max_bytes=10)
-    with logs.path('agent').open('a') as file:
-        for word in ('first', 'second', 'third'):
-            file.write(f'{word}\n')
-            file.flush()
-            logs.rotate()
-    assert (tmp_path / 'agent.log.1').read_text() == 'first\nsecond\n'
-    assert logs.path('agent').read_text() == 'third\n'
