@@ -14,6 +14,7 @@ import elements
 
 import embodied
 from embodied.core.errors import ConfigError, DreamerError
+from embodied.core.files import storage_errors
 from embodied.run.engines import kubernetes
 from embodied.run.parallel.settings import ParallelSettings
 
@@ -120,14 +121,14 @@ def run(config: elements.Config) -> None:
     check_replicas(config)
     logdir = expand(config.logdir, config.task)
     config = config.update(logdir=replica_folder(logdir, config))
-    if config.script in ROLES:
-        launch(config)
-        return
-    if config.engine == engines.SLURM:
-        engines.submit(config, loop_args(config))
-        return
-    with RunFolder(config):
-        launch(config)
+    with storage_errors(config.logdir):
+        if config.script in ROLES:
+            launch(config)
+        elif config.engine == engines.SLURM:
+            engines.submit(config, loop_args(config))
+        else:
+            with RunFolder(config):
+                launch(config)
 
 
 def launch(

@@ -15,6 +15,7 @@ __all__ = [
     'ReplayError',
     'RoleError',
     'SpaceError',
+    'StorageError',
 ]
 
 
@@ -48,6 +49,10 @@ class FolderInUseError(ReplayError):
 
 class CheckpointError(DreamerError):
     """A checkpoint is missing, broken or does not fit this run."""
+
+
+class StorageError(DreamerError):
+    """The disk takes nothing any more: it is full, over quota or read-only."""
 
 
 class NonFiniteError(DreamerError):

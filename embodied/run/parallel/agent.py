@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...core import base, cpu
+from ...core.files import storage_errors
 from ...core.signals import StopSignals
 from .actor import parallel_actor
 from .children import ENDED, Notice
@@ -26,7 +27,8 @@ def parallel_agent(
     make_agent: Callable[[], base.Agent] | bytes, args: Mapping[str, Any]
 ) -> None:
     """Acts and trains until the run ends; a stop signal ends it with a last save."""
-    AgentRun(make_agent, args)()
+    with storage_errors(args['logdir']):
+        AgentRun(make_agent, args)()
 
 
 class AgentRun:

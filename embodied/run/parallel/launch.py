@@ -16,7 +16,7 @@ from .engine import Engine, Here
 from .env import start_workers
 from .factories import pack
 from .logger import parallel_logger
-from .manifest import Manifest
+from .manifest import ROLES, Manifest
 from .records import RunRecords
 from .replay import parallel_replay
 from .settings import ParallelSettings
@@ -49,8 +49,6 @@ def combined(
     settings = ParallelSettings.read(args)
     engine = engine or Here()
     engine.check(settings)
-    if _announce_finished(settings):
-        return
     make_agent = pack(make_agent) if settings.agent_process else make_agent
     parts = Parts(
         make_agent,
@@ -59,9 +57,12 @@ def combined(
         pack(make_logger),
     )
     with FolderLock(settings.logdir, nested=True) as lock:
-        take_over(settings.logdir)
-        Manifest.read(settings.checkpoints).adopt(settings.checkpoints)
         records = RunRecords(settings.logdir, lock.epoch)
+        take_over(settings.logdir, records.event)
+        with records.failing():
+            _choose_saves(settings, records)
+            if _announce_finished(settings):
+                return
         with engine.open(settings):
             _run(parts, settings, args, records, engine)
 
@@ -93,6 +94,13 @@ def _run(
             # Somebody was faster; elsewhere there may be room.
             if attempt == TRIES - 1 or not addresses.was_chosen(str(error), settings):
                 raise
+
+
+def _choose_saves(settings: ParallelSettings, records: RunRecords) -> None:
+    """Those that belong together, as far as they are whole."""
+    folder, note = settings.checkpoints, records.event
+    roles = [x for x in ROLES if not (settings.remote_replay and x == 'replay')]
+    Manifest.recover(folder, note).adopt(folder, note, roles)
 
 
 def _start_roles(

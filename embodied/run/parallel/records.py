@@ -6,8 +6,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from ...core.errors import DreamerError
 from ...logging import EventFile
 from .logs import Logs
+from .member import FAILED
 from .status import StatusFile
 
 __all__ = ['NoRecords', 'Records', 'RunRecords']
@@ -59,6 +61,15 @@ class RunRecords:
     def rotate(self, logs: Logs) -> None:
         with self._saying('logs'):
             logs.rotate()
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """The status tells of an error that ends the run before roles are started."""
+        try:
+            yield
+        except (DreamerError, OSError) as error:
+            self.status(state=FAILED, roles={}, error=str(error))
+            raise
 
     @contextmanager
     def _saying(self, what: str) -> Iterator[None]:
