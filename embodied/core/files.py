@@ -14,6 +14,7 @@ from .errors import StorageError
 __all__ = [
     'TEMPORARY',
     'is_full',
+    'overwrite',
     'read_sealed',
     'seal',
     'set_aside',
@@ -24,6 +25,7 @@ __all__ = [
 
 TEMPORARY = '.tmp-'  # begin the names of what is being written
 ASIDE = '.bad'  # ends the names of files that could not be read
+BLOCK = 512  # bytes, the unit of st_blocks
 SEAL = 'checksum'  # key of a sealed record
 # Numbers of errors that only the user can remove: no room, no quota, no permission.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
@@ -44,6 +46,21 @@ def write_whole(path: Path, text: str) -> None:
             temporary.unlink()
         raise
     sync_folder(path.parent)
+
+
+def overwrite(path: Path, text: str) -> None:
+    """Writes into the room that a file has already: last words on a full disk.
+
+    Raises OSError if there is not enough of it. A crash in between spoils the file.
+    """
+    data = text.encode()
+    with path.open('r+b') as file:
+        if len(data) > os.fstat(file.fileno()).st_blocks * BLOCK:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        file.write(data)
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def sync_folder(path: Path) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError
-from ...core.files import write_whole
+from ...core.files import is_full, overwrite, write_whole
 from ...core.identity import FolderIdentity, Identity, uptime
 
 __all__ = ['HEARTBEAT', 'OVER', 'SILENT_AFTER', 'Status', 'StatusFile', 'main']
@@ -59,7 +59,13 @@ class StatusFile:
             'error': error,
             'roles': roles,
         }
-        write_whole(self._path, json.dumps(record, indent=2))
+        text = json.dumps(record, indent=2)
+        try:
+            write_whole(self._path, text)
+        except OSError as error:
+            if state not in OVER or not is_full(error):
+                raise
+            overwrite(self._path, text)  # It must not go on saying that it runs.
 
 
 class Status(NamedTuple):
