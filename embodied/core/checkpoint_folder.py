@@ -137,7 +137,7 @@ class Save(NamedTuple):
         found = path.stat().st_size if path.is_file() else None
         if found != size:
             what = 'is missing' if found is None else f'has {found} bytes'
-            text = f'{path.name} {what}, expected {size} bytes'
+            text = f'{path.name} {what}, expected {size} bytes by its {MANIFEST}'
             raise BrokenSave(self.folder, text)
         checksums = self.manifest.get('crc32')  # not in saves of version 0.1.0
         if checksums is None:
@@ -147,7 +147,7 @@ class Save(NamedTuple):
         except OSError as error:
             raise BrokenSave(self.folder, f'{path.name}: {error}') from error
         if found != checksums.get(name):
-            text = f'{path.name} does not match its checksum'
+            text = f'{path.name} does not match its checksum in {MANIFEST}'
             raise BrokenSave(self.folder, text)
 
 

@@ -324,7 +324,8 @@ def test_the_newest_whole_save_is_used_instead_of_a_damaged_one(tmp_path, part, 
     ((event, details),) = events
     assert event == 'damaged' and details['used'] == folders(tmp_path)[1]
     assert details['file'] == str(damaged.parent)
-    assert details['reason'] == f'{part}.pkl does not match its checksum'
+    reason = f'{part}.pkl does not match its checksum in manifest.json'
+    assert details['reason'] == reason
     message = capsys.readouterr().err
     assert str(damaged.parent) in message and folders(tmp_path)[1] in message
     # From now on it is the one that counts, without another word.

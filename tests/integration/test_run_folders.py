@@ -28,13 +28,13 @@ def test_a_copy_of_a_live_run_is_a_run_of_its_own(tmp_path):
         steps = run.stored + 500
         with FaultyRun(tmp_path / 'copy', '--steps', str(steps)) as copy:
             assert copy.wait() == 0, copy.log
-            assert 'copied' in [x['event'] for x in copy.events()]
         run.await_steps(100)
         assert {x.pid for x in run.processes()} == before
         run.interrupt()
         assert run.wait() == 0, run.log
         assert not [x for x in run.events() if x.get('state') == 'restarting']
     check_folder(tmp_path / 'original')
+    assert 'copied' in [x['event'] for x in copy.events()]
 
 
 def damage(path):
@@ -57,7 +57,7 @@ def test_a_run_goes_on_correctly_from_an_older_save_of_one_role(tmp_path, role):
         assert run.wait() == 0, run.log
         events = run.events()
     (damaged,) = (x for x in events if x['event'] == 'damaged')
-    assert damaged['reason'] == f'{role}.pkl does not match its checksum'
+    assert damaged['reason'].startswith(f'{role}.pkl does not match its checksum')
     (restored,) = (x for x in events if x['event'] == 'restored')
     assert (restored['updates'] < before['updates']) == (role == 'agent')
     assert 2200 <= check_folder(tmp_path).stored < 2200 + 4
