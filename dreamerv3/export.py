@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from embodied.core.checkpoint import load_part, load_step
+from embodied.core.checkpoint import load_part_and_step
 from embodied.core.errors import ConfigError
 from embodied.logging import read_records
 
@@ -59,8 +59,8 @@ def main(argv: Sequence[str]) -> int:
     run, out = Path(args.logdir).expanduser(), Path(args.out).expanduser()
     if out.exists() and any(out.iterdir()):
         raise ConfigError(f'{out} is not empty. Choose a new folder.')
-    data = load_part(run, 'agent')
-    origin, step = Origin.of_checkpoint(data, run), load_step(run)
+    data, step = load_part_and_step(run, 'agent')
+    origin = Origin.of_checkpoint(data, run)
     weights = {k: v for k, v in data['state'].items() if re.match(bundle.WEIGHTS, k)}
     origin = bundle.write(out, origin, weights, step)
     episodes = [x for x in read_records(run / 'scores.jsonl') if not x['eval']]

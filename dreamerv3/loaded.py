@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from embodied.core.base import Batch, Carry, Spaces
-from embodied.core.checkpoint import load_part, load_step
+from embodied.core.checkpoint import load_part_and_step
 from embodied.core.errors import SpaceError
 
 from . import bundle
@@ -52,9 +52,8 @@ def load(path: str | os.PathLike, flags: Sequence[str] = ()) -> 'LoadedAgent':
     if bundle.is_bundle(path):
         origin, state, step = bundle.read(path)
     else:
-        data = load_part(path, 'agent')
-        origin = Origin.of_checkpoint(data, path)
-        state, step = data['state'], load_step(path)
+        data, step = load_part_and_step(path, 'agent')
+        origin, state = Origin.of_checkpoint(data, path), data['state']
     config, _ = config_lib.resolve(flags, base=origin.config)
     return LoadedAgent(origin._replace(config=config), state, step)
 

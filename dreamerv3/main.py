@@ -14,6 +14,7 @@ import elements
 
 import embodied
 from embodied.core.errors import ConfigError, DreamerError
+from embodied.core.files import storage_errors
 from embodied.core.signals import StopSignals
 from embodied.run.engines import kubernetes
 from embodied.run.outcome import Outcome
@@ -123,15 +124,15 @@ def run(config: elements.Config) -> None:
     check_replicas(config)
     logdir = expand(config.logdir, config.task)
     config = config.update(logdir=replica_folder(logdir, config))
-    if config.script in ROLES:
-        with StopSignals():
-            launch(config)
-        return
-    if config.engine == engines.SLURM:
-        engines.submit(config, loop_args(config))
-        return
-    with RunFolder(config) as folder:
-        folder.outcome = launch(config)
+    with storage_errors(config.logdir):
+        if config.script in ROLES:
+            with StopSignals():
+                launch(config)
+        elif config.engine == engines.SLURM:
+            engines.submit(config, loop_args(config))
+        else:
+            with RunFolder(config) as folder:
+                folder.outcome = launch(config)
 
 
 def launch(

@@ -18,6 +18,7 @@ __all__ = [
     'RoleError',
     'RowsError',
     'SpaceError',
+    'StorageError',
 ]
 
 
@@ -63,6 +64,10 @@ class FolderInUseError(ReplayError):
 
 class CheckpointError(DreamerError):
     """A checkpoint is missing, broken or does not fit this run."""
+
+
+class StorageError(DreamerError):
+    """The disk takes nothing any more: it is full, over quota or read-only."""
 
 
 class NonFiniteError(DreamerError):

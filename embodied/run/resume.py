@@ -56,7 +56,8 @@ def check_resume(old: elements.Config, new: elements.Config) -> list[Change]:
     if refused:
         lines = '\n'.join(f'  {change}' for change in refused)
         raise ConfigError(
-            f'The run in this folder was started with other options:\n{lines}\n'
+            'The run in this folder was started with other options, as its config.yaml '
+            f'says:\n{lines}\n'
             'Leave them as they were to continue it, or start a new run in another '
             '--logdir (with --run.from_checkpoint to take over its agent).'
         )

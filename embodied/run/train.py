@@ -14,7 +14,7 @@ from ..core.clock import GlobalClock
 from ..core.driver import Driver
 from ..core.errors import CheckpointError
 from ..core.signals import StopSignals
-from ..logging import EventFile, ScoreFile
+from ..logging import ScoreFile, add_event
 from .collector import Collector
 from .episodes import Episodes
 from .filming import Filming
@@ -105,7 +105,9 @@ class TrainLoop:
         self.should_log = GlobalClock(settings.log_every)
         self.should_report = GlobalClock(settings.report_every)
         self.should_save = GlobalClock(settings.save_every)
-        self.checkpoint = Checkpoint(settings.checkpoints, settings.keep)
+        self.checkpoint = Checkpoint(
+            settings.checkpoints, settings.keep, note=self.note
+        )
         stack.push(self.complete_last_save)
         for name in ('progress', 'collector', 'learner', 'reporter'):
             self.checkpoint.add(name, getattr(self, name))
@@ -205,8 +207,7 @@ class TrainLoop:
         return Outcome.of(self.signals.received or self.progress.limit)
 
     def note(self, event: str, **details: Any) -> None:
-        with contextlib.closing(EventFile(self.settings.logdir)) as events:
-            events.add(event, step=self.progress.steps, **details)
+        add_event(self.settings.logdir, event, step=self.progress.steps, **details)
 
     def complete_last_save(self, kind: Any, error: Any, trace: Any) -> None:
         """After an error lets the save before it reach the disk, and makes no other;
@@ -220,7 +221,8 @@ class TrainLoop:
 
 def announce_finished(settings: Settings) -> Outcome | None:
     """Says so if the run in the folder has nothing left to do: how it ended."""
-    checkpoint = Checkpoint(settings.checkpoints)
+    note = functools.partial(add_event, settings.logdir)
+    checkpoint = Checkpoint(settings.checkpoints, note=note)
     progress = Progress(elements.Counter(), settings)
     checkpoint.add('progress', progress)
     if not checkpoint.exists():

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...core import base, cpu
+from ...core.files import storage_errors
 from ...core.signals import StopSignals
 from ..outcome import Outcome
 from . import run_id
@@ -30,9 +31,10 @@ def parallel_agent(
 ) -> Outcome:
     """Acts and trains until the run ends; a stop signal ends it with a last save."""
     settings = ParallelSettings.read(args)
-    if not settings.run_id:  # a job of its own, which owns the folder
-        run_id.create(settings.logdir)
-    return AgentRun(make_agent, args)()
+    with storage_errors(settings.logdir):
+        if not settings.run_id:  # a job of its own, which owns the folder
+            run_id.create(settings.logdir)
+        return AgentRun(make_agent, args)()
 
 
 class AgentRun:

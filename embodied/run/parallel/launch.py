@@ -17,7 +17,7 @@ from .engine import Engine, Here
 from .env import start_workers
 from .factories import pack
 from .logger import parallel_logger
-from .manifest import Manifest
+from .manifest import ROLES, Manifest
 from .records import RunRecords
 from .replay import parallel_replay
 from .settings import ParallelSettings
@@ -51,10 +51,6 @@ def combined(
     settings = ParallelSettings.read(args)
     engine = engine or Here()
     engine.check(settings)
-    finished = _announce_finished(settings)
-    if finished:
-        _correct_status(settings, finished)
-        return finished
     make_agent = pack(make_agent) if settings.agent_process else make_agent
     parts = Parts(
         make_agent,
@@ -63,9 +59,14 @@ def combined(
         pack(make_logger),
     )
     with FolderLock(settings.logdir, nested=True) as lock:
-        take_over(settings.logdir)
-        Manifest.read(settings.checkpoints).adopt(settings.checkpoints)
         records = RunRecords(settings.logdir, lock.epoch)
+        take_over(settings.logdir, records.event)
+        with records.failing():
+            _choose_saves(settings, records)
+            finished = _announce_finished(settings)
+        if finished:
+            _correct_status(settings, records, finished)
+            return finished
         args = {**args, 'run_id': run_id.create(settings.logdir)}
         with engine.open(settings):
             return _run(parts, settings, args, records, engine)
@@ -101,6 +102,13 @@ def _run(
     raise AssertionError(TRIES)
 
 
+def _choose_saves(settings: ParallelSettings, records: RunRecords) -> None:
+    """Those that belong together, as far as they are whole."""
+    folder, note = settings.checkpoints, records.event
+    roles = [x for x in ROLES if not (settings.remote_replay and x == 'replay')]
+    Manifest.recover(folder, note).adopt(folder, note, roles)
+
+
 def _start_roles(
     crew: Crew, parts: Parts, settings: ParallelSettings, args: elements.Config
 ) -> None:
@@ -118,13 +126,12 @@ def _start_roles(
         start_workers(crew, *parts.envs, args)
 
 
-def _correct_status(settings: ParallelSettings, outcome: Outcome) -> None:
+def _correct_status(
+    settings: ParallelSettings, records: RunRecords, outcome: Outcome
+) -> None:
     """Writes how the run has ended if its launcher was killed before it could."""
-    with FolderLock(settings.logdir, nested=True) as lock:
-        take_over(settings.logdir)
-        if Status.exists(settings.logdir) and not Status.read(settings.logdir).over:
-            records = RunRecords(settings.logdir, lock.epoch)
-            records.status(**outcome._asdict(), roles={})
+    if Status.exists(settings.logdir) and not Status.read(settings.logdir).over:
+        records.status(**outcome._asdict(), roles={})
 
 
 def _announce_finished(settings: ParallelSettings) -> Outcome | None:

@@ -6,7 +6,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from ...core.errors import DreamerError
 from ...logging import EventFile
+from .member import FAILED
 from .status import StatusFile
 
 __all__ = ['NoRecords', 'Records', 'RunRecords']
@@ -48,6 +50,15 @@ class RunRecords:
     def status(self, **fields: Any) -> None:
         with self._saying('status'):
             self._status.write(**fields)
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """The status tells of an error that ends the run before roles are started."""
+        try:
+            yield
+        except (DreamerError, OSError) as error:
+            self.status(state=FAILED, roles={}, error=str(error))
+            raise
 
     @contextmanager
     def _saying(self, what: str) -> Iterator[None]:

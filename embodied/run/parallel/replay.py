@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from ...core import base
+from ...core.files import storage_errors
 from ...core.limiters import MinSize, RateLimiter
 from ...core.signals import StopSignals
 from ...logging import EventFile
@@ -40,6 +41,7 @@ def parallel_replay(
     make_stream = unpack(make_stream)
     mail: queue.SimpleQueue = queue.SimpleQueue()
     with contextlib.ExitStack() as stack:
+        stack.enter_context(storage_errors(settings.logdir))
         # To the very end: a signal must not cut off the last save.
         signals = stack.enter_context(StopSignals(mail.put))
         replay = unpack(make_replay_train)()

@@ -1,5 +1,6 @@
 """Saves: brings the saves of agent, replay and logger together under one manifest."""
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...core.checkpoint import Checkpoint
+from ...logging import add_event
 from ...transport import Future, Timeout, TransportError
 from ..outcome import Outcome
 from .manifest import Manifest
@@ -24,8 +26,14 @@ PATIENCE = 10.0
 def open_checkpoint(settings: ParallelSettings, role: str) -> Checkpoint:
     """Checkpoint of one role. What the manifest names is never removed."""
     folder = settings.checkpoints
+    note = functools.partial(add_event, settings.logdir)
     named = lambda: Manifest.read(folder).saves.get(role)
-    return Checkpoint(folder / role, settings.keep, pinned=named)
+    checkpoint = Checkpoint(folder / role, settings.keep, pinned=named, note=note)
+    if role == AGENT:  # which alone writes the manifest
+        manifest = Manifest.recover(folder, note)
+        if role in manifest.saves and not checkpoint.exists():
+            raise manifest.lacks_agent(folder)
+    return checkpoint
 
 
 class Role(Protocol):

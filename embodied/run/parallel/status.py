@@ -3,6 +3,7 @@
     status.json  {"state": "running", "reason": "", "activity": "", "host": ...,
                   "boot": ..., "pid": ..., "started": ..., "epoch": ...,
                   "heartbeat": ..., "uptime": ..., "lineage": ..., "error": "",
+                  "folder": {"path": ..., "device": ..., "inode": ...},
                   "roles": {"agent": {"state": "running", ...}, ...}}
 
 The launcher replaces it with every change and every few seconds. A launcher that was
@@ -18,7 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError
-from ...core.identity import Identity, uptime
+from ...core.files import is_full, overwrite, write_whole
+from ...core.identity import FolderIdentity, Identity, uptime
 from ..outcome import OVER
 
 __all__ = ['HEARTBEAT', 'OVER', 'SILENT_AFTER', 'Status', 'StatusFile', 'main']
@@ -28,6 +30,7 @@ HEARTBEAT = 2.0  # seconds between two writes at most
 SILENT_AFTER = 10 * HEARTBEAT  # without a write, a living launcher must be suspended
 
 DEAD, SILENT, UNKNOWN = 'dead', 'silent', 'unknown'
+FIELDS = {'state', 'activity', 'uptime', 'heartbeat', 'lineage', 'error', 'roles'}
 
 
 class StatusFile:
@@ -35,7 +38,8 @@ class StatusFile:
 
     def __init__(self, logdir: Path, epoch: int):
         self._path = logdir / NAME
-        self._base = {**Identity.of()._asdict(), 'epoch': epoch}
+        folder = {'path': str(logdir.resolve()), **FolderIdentity.of(logdir)._asdict()}
+        self._base = {**Identity.of()._asdict(), 'epoch': epoch, 'folder': folder}
 
     def write(
         self,
@@ -57,9 +61,13 @@ class StatusFile:
             'error': error,
             'roles': roles,
         }
-        temporary = self._path.with_name(f'.{NAME}')
-        temporary.write_text(json.dumps(record, indent=2))
-        temporary.replace(self._path)
+        text = json.dumps(record, indent=2)
+        try:
+            write_whole(self._path, text)
+        except OSError as error:
+            if state not in OVER or not is_full(error):
+                raise
+            overwrite(self._path, text)  # It must not go on saying that it runs.
 
 
 class Status(NamedTuple):
@@ -82,19 +90,18 @@ class Status(NamedTuple):
     def read(cls, logdir: str | os.PathLike) -> 'Status':
         path = Path(logdir).expanduser() / NAME
         try:
-            record = json.loads(path.read_text())
+            record = json.loads(path.read_bytes())
+            age = _age(record)
         except FileNotFoundError:
             raise ConfigError(
                 f'There is no {path}: give the --logdir of a distributed run.'
             ) from None
-        except ValueError as error:
-            raise ConfigError(f'{path} cannot be read: {error}.') from error
-        writer = Identity.read(record)
-        if writer.local and writer.boot == Identity.of().boot:
-            age = uptime() - record['uptime']
-        else:
-            age = time.time() - record['heartbeat']
-        return cls(_verdict(record['state'], writer, age), age, record)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigError(
+                f'{path} cannot be read: {error!r}. The next start of the run writes '
+                'it again.'
+            ) from error
+        return cls(_verdict(record['state'], Identity.read(record), age), age, record)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -105,6 +112,17 @@ def main(argv: Sequence[str]) -> int:
     status = Status.read(argv[0])
     print('\n'.join(_lines(status)))
     return 0
+
+
+def _age(record: Mapping[str, Any]) -> float:
+    """Seconds since the last heartbeat; raises if the record is not one of ours."""
+    missing = FIELDS - record.keys()
+    if missing or not isinstance(record['roles'], dict):
+        raise ValueError(f'it lacks {sorted(missing)}')
+    writer = Identity.read(dict(record))
+    if writer.local and writer.boot == Identity.of().boot:
+        return uptime() - record['uptime']
+    return time.time() - record['heartbeat']
 
 
 def _verdict(state: str, writer: Identity, age: float) -> str:

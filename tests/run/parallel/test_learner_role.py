@@ -107,11 +107,12 @@ def test_nobody_acts_before_the_agent_is_restored(tmp_path):
 
 def test_an_agent_that_cannot_be_restored_lets_nobody_wait(tmp_path):
     run(tmp_path, steps=40)
-    (tmp_path / 'ckpt' / 'agent' / 'latest').write_text('missing')
+    (broken,) = (tmp_path / 'ckpt' / 'agent').glob('*/agent.pkl')
+    broken.write_bytes(b'?')
     args = parts.make_args(tmp_path)
     barrier = threading.Barrier(2)
     acting = Worker(barrier.wait, DEADLINE)
-    with pytest.raises(CheckpointError, match='missing'):
+    with pytest.raises(CheckpointError, match=r'agent\.pkl has 1 bytes'):
         parallel_learner(parts.Agent(), barrier, args)
     with pytest.raises(threading.BrokenBarrierError):
         acting.join()

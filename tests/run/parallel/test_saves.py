@@ -1,6 +1,8 @@
 """Saves of several roles that belong together, and what a restart takes of them."""
 
 import json
+import shutil
+from types import SimpleNamespace
 
 import pytest
 
@@ -312,6 +314,99 @@ def test_a_manifest_without_a_state_can_be_read(tmp_path):
     written = {'saves': {'agent': 'x'}, 'counters': {'steps': 3}, 'ended': True}
     (tmp_path / 'manifest.json').write_text(json.dumps(written))
     assert Manifest.read(tmp_path) == ({'agent': 'x'}, {'steps': 3}, True, '', '')
+def spoil(folder, name):
+    (path,) = folder.glob(f'{name}/*/{name}.pkl')
+    path.write_bytes(b'?')
+
+
+@pytest.mark.parametrize('role', ['replay', 'logger', 'agent'])
+def test_a_damaged_save_is_replaced_by_the_newest_whole_one_of_its_role(tmp_path, role):
+    run = Run(tmp_path)
+    for checkpoint in run.checkpoints.values():
+        checkpoint.keep = 2
+    for _ in range(2):
+        run.train()
+        run.save_together()
+    newest = tmp_path / role / run.checkpoints[role].version / f'{role}.pkl'
+    newest.write_bytes(newest.read_bytes()[:-2] + b'?.')
+    events = []
+    note = lambda event, **details: events.append((event, details))
+    Manifest.read(tmp_path).adopt(tmp_path, note)
+    assert run.restart() == {**dict.fromkeys(run.parts, 2), role: 1}
+    ((event, details),) = events
+    assert event == 'damaged' and details['file'] == str(newest.parent)
+
+
+@pytest.mark.parametrize('role', ['replay', 'logger', 'agent'])
+def test_a_role_without_a_whole_save_is_refused_by_name(tmp_path, role):
+    run = Run(tmp_path)
+    run.train()
+    run.save_together()
+    spoil(tmp_path, role)
+    before = sorted(tmp_path.rglob('*'))
+    with pytest.raises(CheckpointError, match=rf'{role}\.pkl has 1 bytes'):
+        run.restart()
+    assert sorted(tmp_path.rglob('*')) == before
+
+
+def test_an_agent_that_is_gone_does_not_begin_from_scratch(tmp_path):
+    run = Run(tmp_path)
+    run.train()
+    run.save_together()
+    shutil.rmtree(tmp_path / 'agent')
+    for ended in (False, True):
+        manifest = Manifest.read(tmp_path)._replace(ended=ended)
+        with pytest.raises(CheckpointError, match='agent holds no save'):
+            manifest.adopt(tmp_path)
+    args = SimpleNamespace(checkpoints=tmp_path, keep=1, logdir=tmp_path)
+    with pytest.raises(CheckpointError, match='agent holds no save'):
+        saves_lib.open_checkpoint(args, 'agent')
+
+
+def test_replay_and_logger_can_do_without_their_saves(tmp_path):
+    run = Run(tmp_path)
+    run.train()
+    run.save_together()
+    for role in ('replay', 'logger'):
+        shutil.rmtree(tmp_path / role)
+    events = []
+    note = lambda event, **details: events.append(details['file'])
+    Manifest.read(tmp_path).adopt(tmp_path, note)
+    assert events == [str(tmp_path / 'replay'), str(tmp_path / 'logger')]
+
+
+@pytest.mark.parametrize('role', ['replay', 'logger', 'agent'])
+def test_a_save_that_nothing_names_is_found(tmp_path, role):
+    run = Run(tmp_path)
+    run.train()
+    run.save_together()
+    (tmp_path / 'manifest.json').unlink()
+    (tmp_path / role / 'latest').unlink()
+    assert run.restart() == dict.fromkeys(run.parts, 1)
+
+
+@pytest.mark.parametrize('content', [b'', b'{', b'[]', b'\xff', b'{"saves": 3}', None])
+def test_a_manifest_that_cannot_be_read_is_set_aside(tmp_path, content, capsys):
+    run = Run(tmp_path)
+    run.train()
+    run.save_together()
+    path = tmp_path / 'manifest.json'
+    if content is None:  # One digit has changed.
+        content = path.read_bytes().replace(b'"steps": 1', b'"steps": 9')
+    path.write_bytes(content)
+    events = []
+    note = lambda event, **details: events.append((event, details['kept']))
+    assert Manifest.recover(tmp_path, note) == Manifest({}, {})
+    assert events == [('damaged', 'manifest.json.bad')]
+    assert (tmp_path / 'manifest.json.bad').read_bytes() == content
+    assert str(path) in capsys.readouterr().err
+    assert run.restart() == dict.fromkeys(run.parts, 1)
+
+
+def test_manifests_of_before_are_read(tmp_path):
+    data = {'saves': {'agent': 'x'}, 'counters': {'steps': 3}, 'ended': True}
+    (tmp_path / 'manifest.json').write_text(json.dumps(data))
+    assert Manifest.read(tmp_path) == Manifest({'agent': 'x'}, {'steps': 3}, True)
 
 
 def test_a_manifest_that_cannot_be_read_is_named(tmp_path):

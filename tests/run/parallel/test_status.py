@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -17,8 +18,9 @@ from embodied.run.parallel.takeover import take_over
 ROLE = {'state': 'running', 'activity': '', 'pid': 5, 'restarts': 1, 'error': 'burnt'}
 
 
-def write(folder, state='running', **changes):
+def write(folder, state='running', /, **changes):
     """The status that this process writes, with changes made to the file."""
+    folder.mkdir(exist_ok=True)
     StatusFile(folder, epoch=3).write(state, {'agent': ROLE})
     path = folder / 'status.json'
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
@@ -123,6 +125,88 @@ def test_what_an_earlier_session_left_behind_is_ended(tmp_path):
             process.kill()
             process.wait()
             process.stdout.close()
+
+
+@pytest.fixture
+def left():
+    """What an earlier session with the mark `run1` has left behind."""
+    process = start_marked('run1.agent.0.')
+    yield process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_a_copy_of_a_folder_leaves_the_processes_of_the_original_alone(tmp_path, left):
+    write(tmp_path / 'one', pid=dead_pid(), lineage='run1')
+    shutil.copytree(tmp_path / 'one', tmp_path / 'two')
+    events = []
+    take_over(tmp_path / 'two', lambda event, **details: events.append(event))
+    assert events == ['copied']
+    assert left.poll() is None
+    take_over(tmp_path / 'one')
+    assert left.wait(10) == -9
+
+
+def test_a_folder_that_was_moved_is_still_the_same(tmp_path, left):
+    write(tmp_path / 'one', pid=dead_pid(), lineage='run1')
+    (tmp_path / 'one').rename(tmp_path / 'two')
+    take_over(tmp_path / 'two')
+    assert left.wait(10) == -9
+
+
+def test_the_processes_of_a_living_launcher_are_left_alone(tmp_path, left):
+    launcher = start_marked('run2')
+    try:
+        identity = Identity.of(launcher.pid)._asdict()
+        write(tmp_path, **identity, lineage='run1')
+        with pytest.raises(ConfigError, match=f'in use by process {launcher.pid}'):
+            take_over(tmp_path)
+        write(tmp_path, 'done', **identity, lineage='run1')
+        take_over(tmp_path)
+        assert left.poll() is None
+    finally:
+        launcher.kill()
+        launcher.communicate()
+
+
+@pytest.mark.parametrize('lineage', ['r', 'run', '', 3])
+def test_a_mark_that_was_damaged_stands_for_nothing(tmp_path, left, lineage):
+    write(tmp_path, pid=dead_pid(), lineage=lineage)
+    take_over(tmp_path)
+    assert left.poll() is None
+
+
+def test_a_status_that_names_no_folder_is_believed_nothing(tmp_path, left):
+    """Version 0.1.0 has written it, here or in the folder that this is a copy of."""
+    write(tmp_path, pid=dead_pid(), lineage='run1', folder=None)
+    take_over(tmp_path)
+    assert left.poll() is None
+
+
+@pytest.mark.parametrize(
+    'content',
+    [b'', b'{', b'[]', b'3', b'\xff\x00', b'{"state": "running"}', b'{"roles": 1}'],
+)
+def test_a_status_that_cannot_be_read_is_set_aside(tmp_path, content, capsys):
+    write(tmp_path)
+    (tmp_path / 'status.json').write_bytes(content)
+    with pytest.raises(ConfigError, match=r'status\.json cannot be read'):
+        Status.read(tmp_path)
+    events = []
+    take_over(tmp_path, lambda event, **details: events.append((event, details)))
+    assert not Status.exists(tmp_path)
+    assert (tmp_path / 'status.json.bad').read_bytes() == content
+    ((event, details),) = events
+    assert (event, details['kept']) == ('damaged', 'status.json.bad')
+    assert str(tmp_path / 'status.json') in capsys.readouterr().err
+
+
+def test_a_status_with_foreign_values_is_set_aside(tmp_path):
+    for name, value in (('pid', 'x'), ('uptime', None), ('roles', []), ('started', {})):
+        write(tmp_path, **{name: value})
+        take_over(tmp_path)
+        assert not Status.exists(tmp_path), name
 
 
 @pytest.mark.parametrize(
