@@ -10,8 +10,8 @@ another ratio holds, the record is written when the replay role starts.
 import json
 from pathlib import Path
 
-from ...core.checkpoint import write_whole
 from ...core.errors import CheckpointError
+from ...core.files import write_whole
 from ..ratio import RatioHistory
 
 __all__ = ['RatioRecord']

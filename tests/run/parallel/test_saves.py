@@ -314,6 +314,8 @@ def test_a_manifest_without_a_state_can_be_read(tmp_path):
     written = {'saves': {'agent': 'x'}, 'counters': {'steps': 3}, 'ended': True}
     (tmp_path / 'manifest.json').write_text(json.dumps(written))
     assert Manifest.read(tmp_path) == ({'agent': 'x'}, {'steps': 3}, True, '', '')
+
+
 def spoil(folder, name):
     (path,) = folder.glob(f'{name}/*/{name}.pkl')
     path.write_bytes(b'?')
