@@ -227,7 +227,7 @@ class Segment:
 
     def rows(self) -> int:
         """Steps that it holds, as far as its counters make sense."""
-        return sum(self.rows_of(slot) for slot in np.flatnonzero(self.usable()))
+        return sum(map(self.rows_of, np.flatnonzero(self.usable()).tolist()))
 
     def rows_of(self, slot: int) -> int:
         record, size = self.table[slot], self.spec.chunksize
