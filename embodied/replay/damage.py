@@ -32,7 +32,8 @@ class Damage:
 
     def details(self) -> dict[str, Any]:
         """For an event."""
-        details = {'file': self.path.name, 'reason': self.reason, 'steps': self.steps}
+        name = f'{self.path.parent.name}/{self.path.name}'
+        details = {'file': name, 'reason': self.reason, 'steps': self.steps}
         return details if self.chunk is None else details | {'chunk': self.chunk}
 
     def report(self) -> None:

@@ -5,7 +5,6 @@ a file that is listed but not there was taken away by something else.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -85,12 +84,8 @@ class Inventory:
         draft.rename(self.folder / INVENTORY)
         self._synced = False
 
-    @property
-    def synced(self) -> bool:
-        return self._synced
-
     def sync(self) -> None:
         """Makes the last `write` survive a loss of power."""
-        self._synced = True
-        if os.path.exists(self.folder / INVENTORY):
+        if not self._synced:
+            self._synced = True
             fsync(self.folder / INVENTORY)

@@ -55,6 +55,7 @@ def load_folder(store: Store, folder: Folder, boot: str) -> int:
     allocator.inventory = folder.inventory
     _enter_all(store, segments)
     _drop_empty(store, folder)
+    forget_gaps([s for n, s in allocator.segments.items() if n >= 0])
     store.index.find_stops()
     if folder.has_gaps:
         store.cut_streams()
@@ -77,11 +78,10 @@ def _make_sound(segments: list[Segment], folder: Folder, boot: str) -> int:
     end = _end_of_orders(folder, segments)
     faults = find_faults(_listed_first(segments, folder), end)
     damages = [fault.damage for fault in faults]
-    if not booted and not folder.has_gaps:
-        damages += find_gaps(segments)
+    if not booted and not folder.has_gaps and not any(x.loses_steps for x in damages):
+        damages = find_gaps(segments) + damages  # else there is a reason for gaps
     folder.note(damages)
     correct(faults)
-    forget_gaps(segments)
     return lost
 
 

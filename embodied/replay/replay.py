@@ -17,6 +17,7 @@ from .damage import Damage
 from .folder import Folder, boot_id, need_descriptors, quarantine
 from .footprint import Footprint
 from .index import NONE
+from .inventory import Inventory
 from .loader import load_folder, load_source, refuse_difference
 from .online import OnlineQueue
 from .reader import Reader
@@ -284,8 +285,7 @@ class Replay(base.Replay):
             segments = self._store.allocator.segments
             try:
                 sync_segments([s for s in segments.values() if s.writable], self._lock)
-                self._folder.inventory.count(segments)
-                self._folder.inventory.write()
+                self._write_inventory(self._folder.inventory)
                 self._folder.inventory.sync()
                 self._folder.note_end()
             finally:
@@ -293,11 +293,14 @@ class Replay(base.Replay):
 
     def _sync_all(self) -> None:
         if self._folder and not self._sync_first:
-            inventory = self._folder.inventory
-            with self._lock:
-                inventory.count(self._store.allocator.segments, dirty_only=True)
-                inventory.write()
+            self._write_inventory(self._folder.inventory, dirty_only=True)
         self.sync()
+
+    def _write_inventory(self, inventory: Inventory, dirty_only: bool = False) -> None:
+        with self._lock:
+            inventory.count(self._store.allocator.segments, dirty_only)
+            inventory.next_order = self._store.next_order
+            inventory.write()
 
     def _start_scrubber(self) -> Scrubber:
         scrubber = Scrubber(self._condemn)

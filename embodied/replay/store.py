@@ -275,6 +275,9 @@ class Store:
         heapq.heapify(self._ages)
         self.rows -= gone
         segment.live -= 1
+        before = int(table['prev'][found[0]])
+        if before != NONE:
+            self._follow(before, NONE)
         self._leave(ordinal)
         self.index.find_stops()
         return gone
@@ -325,13 +328,17 @@ class Store:
         self._front = None
         self.index.add(ordinal, stream, prev, number, place)
         if prev != NONE:
-            row = prev - self.index.base
-            before = self.allocator.segments[int(self.index.table['segment'][row])]
-            place = int(self.index.table['slot'][row])
-            before.table['next'][place] = ordinal
+            before, at = self._follow(prev, ordinal)
             if before.path is not None:
-                self.filled.append((before, place))
+                self.filled.append((before, at))
         self.streams.ordinal[slot] = ordinal
+
+    def _follow(self, ordinal: int, after: int) -> Place:
+        """Notes in the record of a chunk which one follows it."""
+        record = self.index.table[ordinal - self.index.base]
+        segment = self.allocator.segments[int(record['segment'])]
+        segment.table['next'][record['slot']] = after
+        return segment, int(record['slot'])
 
     def _leave(self, ordinal: int) -> int:
         """Takes a chunk out of its stream and the index; returns its segment."""

@@ -1,6 +1,7 @@
 """Replay role: owns the buffers and the rate limiter, and knows when a run is over."""
 
 import contextlib
+import functools
 import queue
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,6 +10,7 @@ from ...core import base
 from ...core.limiters import MinSize, RateLimiter
 from ...core.signals import StopSignals
 from ...logging import EventFile
+from ...replay import Replay
 from ..meters import Share, usage
 from . import protocol
 from .buffer import Buffer
@@ -41,9 +43,14 @@ def parallel_replay(
         signals = stack.enter_context(StopSignals(mail.put))
         replay = unpack(make_replay_train)()
         _report_loss(replay, settings)
+        replays = [replay]
+        report_damages = functools.partial(_report_damages, replays, settings)
+        stack.callback(report_damages)
         train = Buffer(replay, make_stream, ('train', 'report'), server.empty)
         stack.callback(train.close)
         replay = unpack(make_replay_eval)()
+        replays.append(replay)
+        report_damages()
         evaluation = Buffer(replay, make_stream, ('eval',), server.empty)
         stack.callback(evaluation.close)
         service = ReplayService(train, evaluation, settings, lambda: mail.put(FINISHED))
@@ -53,6 +60,7 @@ def parallel_replay(
         stack.callback(logger.close)
 
         def log() -> None:
+            report_damages()
             for prefix, metrics in service.metrics().items():
                 logger.put(metrics, prefix, service.steps)
 
@@ -71,6 +79,16 @@ def _report_loss(replay: Any, settings: ParallelSettings) -> None:
     if getattr(replay, 'lost', 0):
         with contextlib.closing(EventFile(settings.logdir)) as events:
             events.add('lost', steps=replay.lost, reason='not synced (replay.sync)')
+
+
+def _report_damages(replays: list[Any], settings: ParallelSettings) -> None:
+    """Damaged files may be found at the start, or later in the background."""
+    ours = [replay for replay in replays if isinstance(replay, Replay)]
+    damages = [damage for replay in ours for damage in replay.take_damages()]
+    if damages:
+        with contextlib.closing(EventFile(settings.logdir)) as events:
+            for damage in damages:
+                events.add('damaged', **damage.details())
 
 
 class ReplayService:
