@@ -36,6 +36,8 @@ class Card:
             if data['format'] != FORMAT:
                 raise BadCard(f'it has format {data["format"]}, not {FORMAT}')
             ids = bytes.fromhex(data['store']), bytes.fromhex(data['prefix'])
+            if [len(x) for x in ids] != [ID_HALF, ID_HALF]:
+                raise BadCard('its ids do not have the length of ids')
             return cls(*ids, bool(data['clean']))
         except (ValueError, KeyError, TypeError) as error:
             raise BadCard('it is not the card of a replay') from error

@@ -55,7 +55,8 @@ def check(args: argparse.Namespace) -> int:
         print(line)
     print(
         f'{len(look.segments)} segments, {look.steps} steps, '
-        f'{look.torn()} torn latents, {len(problems)} problems.'
+        f'{look.torn()} torn latents, {look.unsealed()} full chunks without checksum, '
+        f'{len(problems)} problems.'
     )
     return 1 if problems else 0
 

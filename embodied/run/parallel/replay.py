@@ -1,6 +1,7 @@
 """Replay role: owns the buffers and the rate limiter, and knows when a run is over."""
 
 import contextlib
+import functools
 import queue
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -10,7 +11,8 @@ from ...core import base
 from ...core.files import storage_errors
 from ...core.limiters import MinSize, RateLimiter
 from ...core.signals import StopSignals
-from ...logging import EventFile
+from ...logging import add_event
+from ...replay import Replay
 from ..meters import Share, usage
 from ..ratio import RatioHistory, RatioPeriod
 from . import protocol
@@ -46,9 +48,14 @@ def parallel_replay(
         signals = stack.enter_context(StopSignals(mail.put))
         replay = unpack(make_replay_train)()
         _report_loss(replay, settings)
+        replays = [replay]
+        report_damages = functools.partial(_report_damages, replays, settings)
+        stack.callback(report_damages)
         train = Buffer(replay, make_stream, ('train', 'report'), server.empty)
         stack.callback(train.close)
         replay = unpack(make_replay_eval)()
+        replays.append(replay)
+        report_damages()
         evaluation = Buffer(replay, make_stream, ('eval',), server.empty)
         stack.callback(evaluation.close)
         service = ReplayService(train, evaluation, settings, lambda: mail.put(FINISHED))
@@ -59,6 +66,7 @@ def parallel_replay(
         stack.callback(logger.close)
 
         def log() -> None:
+            report_damages()
             for prefix, metrics in service.metrics().items():
                 logger.put(metrics, prefix, service.steps)
 
@@ -75,13 +83,14 @@ def _report_loss(replay: Any, settings: ParallelSettings) -> None:
     """Steps count as soon as they are stored, so everybody may know of those that a
     machine has taken with it."""
     if getattr(replay, 'lost', 0):
-        with contextlib.closing(EventFile(settings.logdir)) as events:
-            events.add('lost', steps=replay.lost, reason='not synced (replay.sync)')
+        details = {'steps': replay.lost, 'reason': 'not synced (replay.sync)'}
+        add_event(settings.logdir, 'lost', **details)
 
 
 def _follow_ratio(service: 'ReplayService', settings: ParallelSettings) -> None:
     """Goes on with the ratios that the run had, and keeps them before a step comes."""
-    record = RatioRecord(settings.checkpoints / 'replay')
+    note = functools.partial(add_event, settings.logdir)
+    record = RatioRecord(settings.checkpoints / 'replay', note)
     known = record.read()
     if known is not None:
         service.resume_ratio(known)
@@ -89,8 +98,15 @@ def _follow_ratio(service: 'ReplayService', settings: ParallelSettings) -> None:
         return
     record.write(service.ratios)
     if len(service.ratios.periods) > 1:
-        with contextlib.closing(EventFile(settings.logdir)) as events:
-            events.add('train_ratio', step=service.steps, ratio=settings.train_ratio)
+        details = {'step': service.steps, 'ratio': settings.train_ratio}
+        add_event(settings.logdir, 'train_ratio', **details)
+
+
+def _report_damages(replays: list[Any], settings: ParallelSettings) -> None:
+    """Damaged files may be found at the start, or later in the background."""
+    ours = [replay for replay in replays if isinstance(replay, Replay)]
+    for damage in [x for replay in ours for x in replay.take_damages()]:
+        add_event(settings.logdir, 'damaged', **damage.details())
 
 
 class ReplayService:
