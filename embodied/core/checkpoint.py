@@ -9,7 +9,8 @@
 
 A folder gets its final name after everything in it is on the disk, and `latest` is
 replaced after that: whatever moment a crash comes, `latest` names a whole checkpoint.
-Pickle runs code while it loads, so load only checkpoints of people you trust.
+Pickle runs code while it loads. So a part that is not this user's own, as it was
+written (`ownership.py`), may hold arrays and plain values only, unless it is trusted.
 """
 
 import json
@@ -24,12 +25,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from .errors import CheckpointError
+from . import ownership, unpickling
+from .errors import CheckpointError, TrustError
 
 __all__ = [
     'RUN_SUBFOLDER',
     'Checkpoint',
     'Saveable',
+    'is_own',
     'load_part',
     'load_step',
     'point_to',
@@ -63,14 +66,17 @@ class Checkpoint:
         directory: str | os.PathLike,
         keep: int = 1,
         pinned: Callable[[], str | None] = lambda: None,
+        trust: bool = False,
     ):
         """keep: how many of the newest saves stay; `pinned` names one that stays, too,
-        as long as something else refers to it."""
+        as long as something else refers to it. trust: loads saves of others as well,
+        whatever is in them."""
         assert keep >= 1, keep
         self.directory = Path(directory).expanduser()
         self.keep = keep
         self.version = ''  # name of the newest save of this object, once it is whole
         self._pinned = pinned
+        self._trust = trust
         self._parts: dict[str, Saveable] = {}
         self._frozen: set[str] = set()
         self._thread: threading.Thread | None = None
@@ -128,7 +134,10 @@ class Checkpoint:
         for name in self._parts:
             _check_part(folder, manifest, name)
         for name, part in self._parts.items():
-            part.load(_unpickle(folder / f'{name}.pkl'))
+            trust = self._trust or _is_own(folder, manifest, name)
+            data = _unpickle(folder / f'{name}.pkl', trust)
+            with unpickling.trusting(trust):
+                part.load(data)
         return manifest['step']
 
     def load_or_save(self, step: int = 0) -> int:
@@ -178,6 +187,7 @@ class Checkpoint:
             'format': FORMAT,
             'step': step,
             'parts': sizes,
+            'seals': {x: ownership.seal(temporary / f'{x}.pkl') for x in sizes},
             'versions': _versions(),
         }
         text = json.dumps(manifest, indent=2).encode()
@@ -211,12 +221,20 @@ class Checkpoint:
             shutil.rmtree(path)
 
 
-def load_part(path: str | os.PathLike, name: str) -> Any:
+def load_part(path: str | os.PathLike, name: str, trust: bool = False) -> Any:
     """What the part `name` saved; `path` is a checkpoint, a folder of checkpoints or
-    the folder of a run."""
+    the folder of a run. trust: loads it even if that may run code of others."""
     folder = _find(Path(path).expanduser())
-    _check_part(folder, _manifest(folder), name)
-    return _unpickle(folder / f'{name}.pkl')
+    manifest = _manifest(folder)
+    _check_part(folder, manifest, name)
+    trust = trust or _is_own(folder, manifest, name)
+    return _unpickle(folder / f'{name}.pkl', trust)
+
+
+def is_own(path: str | os.PathLike, name: str) -> bool:
+    """Whether this user has written the part that `load_part` finds, where it is."""
+    folder = _find(Path(path).expanduser())
+    return _is_own(folder, _manifest(folder), name)
 
 
 def load_step(path: str | os.PathLike) -> int:
@@ -286,10 +304,25 @@ def _check_part(folder: Path, manifest: dict[str, Any], name: str) -> None:
         raise _broken(folder, f'{path.name} {what}, expected {sizes[name]} bytes')
 
 
-def _unpickle(path: Path) -> Any:
+def _is_own(folder: Path, manifest: dict[str, Any], name: str) -> bool:
+    path, seals = folder / f'{name}.pkl', manifest.get('seals')
+    return (
+        isinstance(seals, dict)
+        and ownership.is_sealed(path, seals.get(name))
+        and ownership.is_private(folder, folder / MANIFEST, path)
+    )
+
+
+def _unpickle(path: Path, trust: bool) -> Any:
     try:
         with path.open('rb') as file:
-            return pickle.load(file)
+            return unpickling.load(file, trust)
+    except unpickling.UntrustedGlobal as error:
+        raise TrustError(
+            f'{path} {error}. Loading it would run code, and this user has not written '
+            'that file here: it was copied, unpacked, or belongs to another user. Give '
+            '--trust (in Python trust=True) if you trust its author.'
+        ) from error
     except Exception as error:  # bad bytes can raise nearly anything
         raise _broken(path.parent, f'{path.name}: {error!r}') from error
 

@@ -15,6 +15,7 @@ __all__ = [
     'ReplayError',
     'RoleError',
     'SpaceError',
+    'TrustError',
 ]
 
 
@@ -28,6 +29,10 @@ class ConfigError(DreamerError):
 
 class MissingExtraError(ConfigError):
     """A feature needs an optional package that is not installed."""
+
+
+class TrustError(ConfigError):
+    """Going on would run code that came with a folder, which needs --trust."""
 
 
 class EnvError(DreamerError):

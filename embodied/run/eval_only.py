@@ -85,7 +85,8 @@ class EvalLoop:
             source, regex = settings.from_checkpoint, settings.from_checkpoint_regex
         else:
             source, regex = str(settings.checkpoints), None
-        self.agent.load(load_part(source, 'agent'), regex=regex)
+        data = load_part(source, 'agent', settings.trust)
+        self.agent.load(data, regex=regex)
         self.logger.step.load(load_step(source))
 
     def interrupted(self) -> bool:

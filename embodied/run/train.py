@@ -104,7 +104,9 @@ class TrainLoop:
         self.should_log = GlobalClock(settings.log_every)
         self.should_report = GlobalClock(settings.report_every)
         self.should_save = GlobalClock(settings.save_every)
-        self.checkpoint = Checkpoint(settings.checkpoints, settings.keep)
+        self.checkpoint = Checkpoint(
+            settings.checkpoints, settings.keep, trust=settings.trust
+        )
         stack.push(self.complete_last_save)
         for name in ('progress', 'collector', 'learner', 'reporter'):
             self.checkpoint.add(name, getattr(self, name))
@@ -218,7 +220,7 @@ class TrainLoop:
 
 def announce_finished(settings: Settings) -> bool:
     """Says so if the run in the folder has nothing left to do."""
-    checkpoint = Checkpoint(settings.checkpoints)
+    checkpoint = Checkpoint(settings.checkpoints, trust=settings.trust)
     progress = Progress(elements.Counter(), settings)
     checkpoint.add('progress', progress)
     if not checkpoint.exists():

@@ -116,7 +116,7 @@ def _announce_finished(settings: ParallelSettings) -> bool:
     """Says so if the run in the folder has nothing left to do."""
     if settings.replicas > 1 or not Checkpoint(settings.checkpoints / 'agent').exists():
         return False  # Replicas find out together.
-    saved = load_part(settings.checkpoints / 'agent', 'learner')
+    saved = load_part(settings.checkpoints / 'agent', 'learner', settings.trust)
     if not is_finished(saved, settings):
         return False
     figures = saved['steps'], saved['updates'], saved['seconds']

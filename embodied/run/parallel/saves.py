@@ -24,7 +24,7 @@ def open_checkpoint(settings: ParallelSettings, role: str) -> Checkpoint:
     """Checkpoint of one role. What the manifest names is never removed."""
     folder = settings.checkpoints
     named = lambda: Manifest.read(folder).saves.get(role)
-    return Checkpoint(folder / role, settings.keep, pinned=named)
+    return Checkpoint(folder / role, settings.keep, named, settings.trust)
 
 
 class Role(Protocol):
