@@ -23,6 +23,7 @@ import numpy as np
 from embodied.core.errors import ConfigError
 from embodied.core.guard import Guard
 from embodied.core.lineage import MARK
+from embodied.core.outside import shown
 
 from .folder import expand
 from .training import Run
@@ -158,9 +159,10 @@ def _summarize(job: Job, code: int | None) -> dict[str, Any]:
 
 
 def _line(entry: dict[str, Any]) -> str:
-    return (
+    return shown(
         f'{entry["task"]} seed {entry["seed"]}: {entry["state"]}, step '
-        f'{entry["steps"]}, {entry["episodes"]} episodes, score {entry["score"]}'
+        f'{entry["steps"]}, {entry["episodes"]} episodes, score {entry["score"]}',
+        keep='',
     )
 
 

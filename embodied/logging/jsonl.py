@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..core.outside import open_plain
 from .logger import Entry, scalars
 
 __all__ = [
@@ -171,10 +172,8 @@ class EvalFile:
 
 def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
     """All whole lines of a file that may still be written; [] if there is none."""
-    path = Path(path)
-    if not path.exists():
-        return []
-    lines = path.read_bytes().split(b'\n')
+    with open_plain(path, follow=True) as file:
+        lines = file.read().split(b'\n') if file else [b'']
     return [json.loads(line) for line in lines[:-1]]
 
 

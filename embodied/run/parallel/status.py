@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError
 from ...core.identity import Identity, uptime
+from ...core.outside import LARGEST_OBJECT as LARGEST
+from ...core.outside import read_plain, shown
 
 __all__ = ['HEARTBEAT', 'OVER', 'SILENT_AFTER', 'Status', 'StatusFile', 'main']
 
@@ -75,14 +77,20 @@ class Status(NamedTuple):
     def read(cls, logdir: str | os.PathLike) -> 'Status':
         path = Path(logdir).expanduser() / NAME
         try:
-            record = json.loads(path.read_text())
+            record = json.loads(read_plain(path, LARGEST))
         except FileNotFoundError:
             raise ConfigError(
                 f'There is no {path}: give the --logdir of a distributed run.'
             ) from None
-        except ValueError as error:
+        except (ValueError, OSError, RecursionError) as error:
             raise ConfigError(f'{path} cannot be read: {error}.') from error
-        writer = Identity.read(record)
+        try:
+            _check(record)
+            writer = Identity.read(record)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ConfigError(
+                f'{path} is not the status of a run: {error!r}.'
+            ) from error
         if writer.local and writer.boot == Identity.of().boot:
             age = uptime() - record['uptime']
         else:
@@ -95,7 +103,7 @@ def main(argv: Sequence[str]) -> int:
     if len(argv) != 1 or argv[0].startswith('-'):
         print('usage: dreamer status LOGDIR')
         return 0 if argv in (['--help'], ['-h']) else 2
-    status = Status.read(argv[0])
+    status = Status(*map(_shown, Status.read(argv[0])))
     print('\n'.join(_lines(status)))
     return 0
 
@@ -109,6 +117,31 @@ def _verdict(state: str, writer: Identity, age: float) -> str:
     if age > SILENT_AFTER:
         return UNKNOWN if alive is None else SILENT
     return state
+
+
+def _check(record: Any) -> None:
+    """Raises if something is missing, or of another type than a launcher writes."""
+    texts = dict.fromkeys(('state', 'activity', 'error'), str)
+    numbers = dict.fromkeys(('pid', 'epoch', 'uptime', 'heartbeat'), int | float)
+    _check_fields(record, {**texts, **numbers, 'host': str, 'roles': dict})
+    for role in record['roles'].values():
+        _check_fields(role, {**texts, 'restarts': int, 'pid': int | None})
+
+
+def _check_fields(record: Any, fields: dict[str, Any]) -> None:
+    for name, kind in fields.items():
+        if not isinstance(record[name], kind):
+            raise TypeError(f'{name} is {shown(repr(record[name]))}')
+
+
+def _shown(value: Any, keep: str = '') -> Any:
+    """The value with texts that a terminal may print, in one line except for errors."""
+    if isinstance(value, dict):
+        return {
+            shown(key, ''): _shown(inner, '\n\t' if key == 'error' else '')
+            for key, inner in value.items()
+        }
+    return shown(value, keep) if isinstance(value, str) else value
 
 
 def _lines(status: Status) -> list[str]:
