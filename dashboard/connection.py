@@ -5,7 +5,9 @@ is one that does not read what it has asked for.
 """
 
 import asyncio
-from typing import Any, ClassVar
+import socket
+import struct
+from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -14,12 +16,11 @@ __all__ = ['Connection']
 MOST = 256  # connections at a time
 REQUEST_WITHIN = 5.0  # seconds from the connection, or the last answer, to a request
 READ_WITHIN = 30.0  # seconds in which a reader must take something
+NO_LINGER = struct.pack('ii', 1, 0)
 
 
 class Connection(H11Protocol):
     """uvicorn's connection with deadlines."""
-
-    most: ClassVar[int] = MOST
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -29,8 +30,9 @@ class Connection(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._await_request()
-        if len(self.connections) > self.most:
-            self._oldest().transport.abort()
+        open_ones = [x for x in self.connections if not x.transport.is_closing()]
+        if len(open_ones) > MOST:
+            self._oldest(open_ones).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
@@ -49,7 +51,7 @@ class Connection(H11Protocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._reading is None:
-            self._reading = self.loop.call_later(READ_WITHIN, self.transport.abort)
+            self._reading = self.loop.call_later(READ_WITHIN, self._reset)
 
     def resume_writing(self) -> None:
         if self._reading is not None:
@@ -59,7 +61,8 @@ class Connection(H11Protocol):
 
     def _await_request(self) -> None:
         self._stop_waiting()
-        self._waiting = self.loop.call_later(REQUEST_WITHIN, self._give_up)
+        if not self.transport.is_closing():
+            self._waiting = self.loop.call_later(REQUEST_WITHIN, self._give_up)
 
     def _stop_waiting(self) -> None:
         if self._waiting is not None:
@@ -69,10 +72,15 @@ class Connection(H11Protocol):
     def _give_up(self) -> None:
         """What the peer has not read yet of the last answer may still leave."""
         self.transport.close()
-        self._waiting = self.loop.call_later(READ_WITHIN, self.transport.abort)
+        self._waiting = self.loop.call_later(READ_WITHIN, self._reset)
 
-    def _oldest(self) -> 'Connection':
-        """The one that has been silent for the longest time, or this one."""
-        silent = [x for x in self.connections if isinstance(x, Connection)]
-        silent = [x for x in silent if x._waiting is not None]
-        return min(silent, key=lambda x: x._waiting.when(), default=self)  # type: ignore[union-attr]
+    def _reset(self) -> None:
+        """Ends the connection at once, with all that the kernel still keeps for it."""
+        if sock := self.transport.get_extra_info('socket'):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
+        self.transport.abort()
+
+    def _oldest(self, connections: list[Any]) -> 'Connection':
+        """The one that waits for a request for the longest time, or this one."""
+        waiting = [x for x in connections if x._waiting is not None]
+        return min(waiting, key=lambda x: x._waiting.when(), default=self)
