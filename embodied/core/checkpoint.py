@@ -27,6 +27,7 @@ from typing import Any, BinaryIO, Protocol
 
 from . import ownership, unpickling
 from .errors import CheckpointError, TrustError
+from .outside import read_plain
 
 __all__ = [
     'RUN_SUBFOLDER',
@@ -46,6 +47,7 @@ MANIFEST = 'manifest.json'
 TEMPORARY = '.tmp-'
 RUN_SUBFOLDER = 'ckpt'  # where runs keep their checkpoints
 AGENT = 'agent'  # in it, if every role of the run has checkpoints of its own
+LARGEST_MANIFEST = 1 << 20  # bytes
 STEP_DIGITS = 12  # that the name of a checkpoint begins with
 PACKAGES = ('dreamer-parallel', 'numpy', 'jax')
 
@@ -265,7 +267,7 @@ def _find(path: Path) -> Path:
     # First: the checkpoints of a distributed run have a manifest of their own.
     for folder in ('', RUN_SUBFOLDER, f'{RUN_SUBFOLDER}/{AGENT}', AGENT):
         pointer = path / folder / LATEST
-        if pointer.exists():
+        if pointer.is_file():  # which a pipe is not
             return pointer.parent / pointer.read_text().strip()
     if (path / MANIFEST).exists():
         return path
@@ -277,7 +279,7 @@ def _find(path: Path) -> Path:
 
 def _manifest(folder: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads((folder / MANIFEST).read_text())
+        manifest = json.loads(read_plain(folder / MANIFEST, LARGEST_MANIFEST))
         made_by, step = manifest['format'], manifest['step']
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _broken(folder, f'{MANIFEST} cannot be read: {error!r}') from error
@@ -298,7 +300,7 @@ def _check_part(folder: Path, manifest: dict[str, Any], name: str) -> None:
             'It belongs to another kind of run: choose another folder.'
         )
     path = folder / f'{name}.pkl'
-    found = path.stat().st_size if path.exists() else None
+    found = path.stat().st_size if path.is_file() else None
     if found != sizes[name]:
         what = 'is missing' if found is None else f'has {found} bytes'
         raise _broken(folder, f'{path.name} {what}, expected {sizes[name]} bytes')

@@ -14,7 +14,7 @@ import pytest
 import embodied
 from embodied.core import ownership, unpickling
 from embodied.core.checkpoint import Checkpoint, is_own, load_part
-from embodied.core.errors import TrustError
+from embodied.core.errors import CheckpointError, TrustError
 
 
 @dataclasses.dataclass
@@ -200,3 +200,12 @@ def test_states_of_environments_are_as_trusted_as_their_checkpoint(tmp_path, par
     with pytest.raises(TrustError, match='Custom.*--trust'):
         restore(folder)
     restore(folder, trust=True)
+
+
+@pytest.mark.parametrize('name', ['latest', '*/manifest.json', '*/box.pkl'])
+def test_pipes_in_place_of_files_hold_nobody_up(tmp_path, name):
+    (path,) = saved(tmp_path / 'a', 3).glob(name)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(CheckpointError):
+        load_part(tmp_path / 'a', 'box')
