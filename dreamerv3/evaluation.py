@@ -14,12 +14,13 @@ import numpy as np
 import embodied
 from embodied.core.base import Batch, Env
 from embodied.core.errors import ConfigError
+from embodied.core.outside import shown
 from embodied.core.signals import StopSignals, Terminated
 from embodied.envs.spaces import is_image
 from embodied.logging import EpisodeStats
 from embodied.logging.jsonl import EvalFile
 
-from . import factories
+from . import factories, foreign
 
 __all__ = ['Evaluation', 'evaluate', 'main']
 
@@ -31,7 +32,8 @@ FRAMES = 10_000  # of a film at most; longer episodes are cut
 DESCRIPTION = """\
 Plays with a trained agent and prints its scores. FOLDER is a run, one of its
 checkpoints or an exported bundle. Options of the run can be changed as for training,
-for example: --seed 1 --jax.platform cpu."""
+for example: --seed 1 --jax.platform cpu. Code that a bundle or a run of others names
+is not run without --trust."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,10 +145,10 @@ class _Games:
 
 
 def main(argv: Sequence[str]) -> int:
-    args, flags = _parser().parse_known_args(argv)
-    from .loaded import load  # JAX
+    args, flags = foreign.parse(_parser(), argv)
+    from .loaded import load_player  # JAX
 
-    agent = load(args.folder, flags)
+    agent = load_player(args.folder, flags, args.trust)
     config = agent.config
     make_env = functools.partial(factories.make_env, config, mode='eval')
     greedy = args.greedy or config.agent.eval_greedy
@@ -162,7 +164,7 @@ def main(argv: Sequence[str]) -> int:
     summary = result.summary()
     how = 'greedy' if greedy else 'sampled'
     print(
-        f'{args.episodes} episodes of {config.task} with the agent of step '
+        f'{args.episodes} episodes of {shown(config.task)} with the agent of step '
         f'{agent.step:,}, actions {how}',
         '  '.join(
             f'{name} {summary[name]:.4g}' for name in ('mean', 'std', 'min', 'max')

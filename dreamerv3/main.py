@@ -15,6 +15,7 @@ import elements
 import embodied
 from embodied.core.errors import ConfigError, DreamerError
 from embodied.core.files import storage_errors
+from embodied.core.outside import shown
 from embodied.core.signals import StopSignals
 from embodied.run.engines import kubernetes
 from embodied.run.outcome import Outcome
@@ -58,7 +59,8 @@ usage: dreamer COMMAND [--configs PRESET ...] [--OPTION VALUE ...]
   dreamer parallel --configs atari size50m --task atari_pong --run.envs 16
   dreamer config --configs crafter size12m
 
---quiet prints errors only; NO_COLOR=1 leaves colors away.
+--quiet prints errors only; NO_COLOR=1 leaves colors away. --trust lets a run go on in
+a folder of others although that runs code from its checkpoints.
 Presets are applied from left to right, then the options. An option's name may be a
 pattern: --.*\\.units 64. All of them, with comments: dreamerv3/configs.yaml.
 """
@@ -75,6 +77,7 @@ SHARED = (
     'replay_context',
     'replica',
     'replicas',
+    'trust',
 )
 
 # Roles that are jobs of their own; only the agent's job owns the folder of the run.
@@ -109,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _command(argv)
     except DreamerError as error:
-        print(f'dreamer: {error}', file=sys.stderr)
+        print(f'dreamer: {shown(error)}', file=sys.stderr)
         return USER_ERROR
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -25,6 +25,7 @@ from embodied.core.errors import ConfigError
 from embodied.core.guard import Guard
 from embodied.core.lineage import MARK
 from embodied.core.output import lasting_output
+from embodied.core.outside import shown
 from embodied.logging import read_records
 from embodied.run.outcome import DURATION, FINISHED, KILLED, Outcome
 
@@ -190,9 +191,10 @@ def _complete(entry: dict[str, Any]) -> bool:
 
 
 def _line(entry: dict[str, Any]) -> str:
-    return (
+    return shown(
         f'{entry["task"]} seed {entry["seed"]}: {entry["state"]}, step '
-        f'{entry["steps"]}, {entry["episodes"]} episodes, score {entry["score"]}'
+        f'{entry["steps"]}, {entry["episodes"]} episodes, score {entry["score"]}',
+        keep='',
     )
 
 

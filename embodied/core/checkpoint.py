@@ -1,7 +1,8 @@
 """Checkpoints: owns the saves of a run's parts and the thread that writes them.
 
-Pickle runs code while it loads, so load only checkpoints of people you trust. The
-layout of the files is in checkpoint_folder.py.
+Pickle runs code while it loads. So a part that is not this user's own, as it was
+written (`ownership.py`), may hold arrays and plain values only, unless it is trusted.
+The layout of the files is in checkpoint_folder.py.
 """
 
 import os
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
+from . import unpickling
 from .checkpoint_folder import (
     AGENT,
     LATEST,
@@ -32,6 +34,7 @@ __all__ = [
     'RUN_SUBFOLDER',
     'Checkpoint',
     'Saveable',
+    'is_own',
     'load_part',
     'load_part_and_step',
     'load_step',
@@ -59,16 +62,18 @@ class Checkpoint:
         keep: int = 1,
         pinned: Callable[[], str | None] = lambda: None,
         note: Note = lambda event, **details: None,
+        trust: bool = False,
     ):
         """keep: how many of the newest saves stay; `pinned` names one that stays, too,
         as long as something else refers to it. note: adds an event about saves that
-        are not whole."""
+        are not whole. trust: loads saves of others as well, whatever is in them."""
         assert keep >= 1, keep
         self.directory = Path(directory).expanduser()
         self.keep = keep
         self.version = ''  # name of the newest save of this object, once it is whole
         self._pinned = pinned
         self._note = note
+        self._trust = trust
         self._spared: set[str] = set()  # saves that were found in an unclear state
         self._passed: set[str] = set()  # newer than what was loaded, so of no use
         self._parts: dict[str, Saveable] = {}
@@ -155,7 +160,10 @@ class Checkpoint:
 
     def _restore(self, save: Save) -> None:
         for name, part in self._parts.items():
-            part.load(save.load(name))
+            trust = self._trust or save.is_own(name)
+            data = save.load(name, trust)
+            with unpickling.trusting(trust):
+                part.load(data)
 
     def _snapshot(self, name: str) -> Callable[[BinaryIO], Any]:
         """Function that writes the part as it is now to a file."""
@@ -198,20 +206,31 @@ class Checkpoint:
         remove_temporary(self.directory)
 
 
-def load_part(path: str | os.PathLike, name: str) -> Any:
+def load_part(path: str | os.PathLike, name: str, trust: bool = False) -> Any:
     """What the part `name` saved; `path` is a checkpoint, a folder of checkpoints or
-    the folder of a run."""
-    return load_part_and_step(path, name)[0]
+    the folder of a run. trust: loads it even if that may run code of others."""
+    return load_part_and_step(path, name, trust)[0]
 
 
-def load_part_and_step(path: str | os.PathLike, name: str) -> tuple[Any, int]:
+def load_part_and_step(
+    path: str | os.PathLike, name: str, trust: bool = False
+) -> tuple[Any, int]:
     """What a part saved, and the step at which that was."""
+    load = lambda save: save.load(name, trust or save.is_own(name))
     found = _find(Path(path).expanduser())
     if isinstance(found, Save):  # The user has chosen it, so no other will do.
         found.verify([name])
-        return found.load(name), found.step
-    data, save = use_newest(found, [name], lambda save: save.load(name))
+        return load(found), found.step
+    data, save = use_newest(found, [name], load)
     return data, save.step
+
+
+def is_own(path: str | os.PathLike, name: str) -> bool:
+    """Whether this user has written the part that `load_part` finds, where it is."""
+    found = _find(Path(path).expanduser())
+    if isinstance(found, Save):
+        return found.is_own(name)
+    return use_newest(found, [name], lambda save: save.is_own(name))[0]
 
 
 def load_step(path: str | os.PathLike) -> int:

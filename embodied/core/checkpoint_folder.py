@@ -14,7 +14,6 @@ and careless copies damage what was whole; then the newest save that still is co
 
 import json
 import os
-import pickle
 import platform
 import re
 import shutil
@@ -26,8 +25,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias, TypeVar
 
-from .errors import CheckpointError
+from . import ownership, unpickling
+from .errors import CheckpointError, TrustError
 from .files import TEMPORARY, read_sealed, seal, sync_folder, write_whole
+from .outside import LARGEST_OBJECT, read_plain
 
 __all__ = [
     'BrokenSave',
@@ -115,12 +116,28 @@ class Save(NamedTuple):
                 )
             self._verify_part(name)
 
-    def load(self, name: str) -> Any:
-        """What a part saved."""
+    def is_own(self, name: str) -> bool:
+        """Whether this user has written a part, where it is."""
+        path, prints = self._path(name), self.manifest.get('fingerprints')
+        return (
+            isinstance(prints, dict)
+            and ownership.is_unchanged(path, prints.get(name))
+            and ownership.is_private(self.folder, self.folder / MANIFEST, path)
+        )
+
+    def load(self, name: str, trust: bool) -> Any:
+        """What a part saved; TrustError if that could run code and is not trusted."""
         path = self._path(name)
         try:
             with path.open('rb') as file:
-                return pickle.load(file)
+                return unpickling.load(file, trust)
+        except unpickling.UntrustedGlobal as error:
+            raise TrustError(
+                f'{path} {error}. Loading it would run code, and this user has not '
+                'written that file here: it was copied, unpacked, or belongs to '
+                'another user. Give --trust (in Python trust=True) if you trust its '
+                'author.'
+            ) from error
         except Exception as error:  # bad bytes can raise nearly anything
             if 'crc32' not in self.manifest:
                 raise BrokenSave(self.folder, f'{path.name}: {error!r}') from error
@@ -225,6 +242,10 @@ def write_save(
             'parts': {part: size for part, (size, _) in written.items()},
             'versions': _versions(),
             'crc32': {part: checksum for part, (_, checksum) in written.items()},
+            'fingerprints': {
+                part: ownership.fingerprint(temporary / f'{part}.pkl')
+                for part in written
+            },
         }
         write_whole(temporary / MANIFEST, json.dumps(seal(manifest), indent=2))
         temporary.rename(directory / name)
@@ -272,7 +293,7 @@ def _checksum(path: Path) -> int:
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
-    manifest = json.loads(path.read_bytes())
+    manifest = json.loads(read_plain(path, LARGEST_OBJECT))
     if manifest['format'] == FORMAT:
         manifest = read_sealed(path, UNSEALED)
     elif 'checksum' in manifest:
@@ -304,7 +325,8 @@ def _candidates(
 def _pointed(directory: Path) -> str | None:
     """What `latest` says, which may be anything; None without it."""
     try:
-        return (directory / LATEST).read_bytes().decode(errors='replace').strip()
+        data = read_plain(directory / LATEST, LARGEST_OBJECT)
+        return data.decode(errors='replace').strip()
     except OSError:
         return None
 

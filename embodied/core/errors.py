@@ -19,6 +19,7 @@ __all__ = [
     'RowsError',
     'SpaceError',
     'StorageError',
+    'TrustError',
 ]
 
 
@@ -44,6 +45,10 @@ class RowsError(ConfigError):
     def __init__(self, message: str, rows: Iterable[int] = ()) -> None:
         super().__init__(message)
         self.rows = tuple(rows)
+
+
+class TrustError(ConfigError):
+    """Going on would run code that came with a folder, which needs --trust."""
 
 
 class EnvError(DreamerError):

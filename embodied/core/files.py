@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import StorageError
+from .outside import LARGEST_OBJECT, read_plain
 
 __all__ = [
     'TEMPORARY',
@@ -90,7 +91,7 @@ def read_sealed(path: Path, unsealed: frozenset[str]) -> dict[str, Any]:
     unsealed: the fields of records of version 0.1.0, which had no seal. A record with
     exactly these fields is taken as it is.
     """
-    record = json.loads(path.read_bytes())
+    record = json.loads(read_plain(path, LARGEST_OBJECT))
     if not isinstance(record, dict):
         raise ValueError('it is no record')
     if record.keys() == unsealed:

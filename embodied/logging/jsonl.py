@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..core.outside import open_plain
 from .logger import Entry, scalars
 
 log = logging.getLogger(__name__)
@@ -183,10 +184,8 @@ def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
 
     Lines that are no records, as a damaged disk leaves them, are left out.
     """
-    path = Path(path)
-    if not path.exists():
-        return []
-    lines = path.read_bytes().split(b'\n')[:-1]
+    with open_plain(path, follow=True) as file:
+        lines = file.read().split(b'\\n')[:-1] if file else []
     records = [json.loads(line) for line in lines if _is_record(line)]
     if len(records) < len(lines):
         bad = len(lines) - len(records)

@@ -85,7 +85,7 @@ class EvalLoop:
             source, regex = settings.from_checkpoint, settings.from_checkpoint_regex
         else:
             source, regex = str(settings.checkpoints), None
-        data, step = load_part_and_step(source, 'agent')
+        data, step = load_part_and_step(source, 'agent', settings.trust)
         self.agent.load(data, regex=regex)
         self.logger.step.load(step)
 

@@ -27,7 +27,7 @@ def restore(
         checkpoint.load()
         return True
     if settings.from_checkpoint:
-        data = load_part(settings.from_checkpoint, 'agent')
+        data = load_part(settings.from_checkpoint, 'agent', settings.trust)
         agent.load(data, regex=settings.from_checkpoint_regex)
         note('initialized', source=settings.from_checkpoint)
     return False

@@ -13,7 +13,7 @@ __all__ = ['Change', 'check_resume']
 # goes on, but not what its saved parameters, optimizer and replay mean. Whether the
 # saved parts are enough for another script, their checkpoint knows.
 CHANGEABLE = re.compile(
-    r'script|engine|(ray|slurm|kubernetes)\..*|logdir|quiet|replicas|run\..*'
+    r'script|engine|trust|(ray|slurm|kubernetes)\..*|logdir|quiet|replicas|run\..*'
     r'|logger\..*|jax\.(platform|cache|data|fsdp|policy_devices|coordinator_address)'
     r'|agent\.(eval_greedy|report_videos)|replay\.(max_gb|sync|sync_every)'
 )

@@ -106,7 +106,7 @@ class TrainLoop:
         self.should_report = GlobalClock(settings.report_every)
         self.should_save = GlobalClock(settings.save_every)
         self.checkpoint = Checkpoint(
-            settings.checkpoints, settings.keep, note=self.note
+            settings.checkpoints, settings.keep, note=self.note, trust=settings.trust
         )
         stack.push(self.complete_last_save)
         for name in ('progress', 'collector', 'learner', 'reporter'):
@@ -222,7 +222,7 @@ class TrainLoop:
 def announce_finished(settings: Settings) -> Outcome | None:
     """Says so if the run in the folder has nothing left to do: how it ended."""
     note = functools.partial(add_event, settings.logdir)
-    checkpoint = Checkpoint(settings.checkpoints, note=note)
+    checkpoint = Checkpoint(settings.checkpoints, note=note, trust=settings.trust)
     progress = Progress(elements.Counter(), settings)
     checkpoint.add('progress', progress)
     if not checkpoint.exists():

@@ -138,7 +138,7 @@ def _announce_finished(settings: ParallelSettings) -> Outcome | None:
     """Says so if the run in the folder has nothing left to do: how it ended."""
     if settings.replicas > 1 or not Checkpoint(settings.checkpoints / 'agent').exists():
         return None  # Replicas find out together.
-    saved = load_part(settings.checkpoints / 'agent', 'learner')
+    saved = load_part(settings.checkpoints / 'agent', 'learner', settings.trust)
     if not is_finished(saved, settings):
         return None
     figures = saved['steps'], saved['updates'], saved['seconds']

@@ -28,7 +28,7 @@ def open_checkpoint(settings: ParallelSettings, role: str) -> Checkpoint:
     folder = settings.checkpoints
     note = functools.partial(add_event, settings.logdir)
     named = lambda: Manifest.read(folder).saves.get(role)
-    checkpoint = Checkpoint(folder / role, settings.keep, pinned=named, note=note)
+    checkpoint = Checkpoint(folder / role, settings.keep, named, note, settings.trust)
     if role == AGENT:  # which alone writes the manifest
         manifest = Manifest.recover(folder, note)
         if role in manifest.saves and not checkpoint.exists():

@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 from ...core.errors import ConfigError
 from ...core.files import is_full, overwrite, write_whole
 from ...core.identity import FolderIdentity, Identity, uptime
+from ...core.outside import LARGEST_OBJECT as LARGEST
+from ...core.outside import read_plain, shown
 from ..outcome import OVER
 
 __all__ = ['HEARTBEAT', 'OVER', 'SILENT_AFTER', 'Status', 'StatusFile', 'main']
@@ -30,7 +32,15 @@ HEARTBEAT = 2.0  # seconds between two writes at most
 SILENT_AFTER = 10 * HEARTBEAT  # without a write, a living launcher must be suspended
 
 DEAD, SILENT, UNKNOWN = 'dead', 'silent', 'unknown'
-FIELDS = {'state', 'activity', 'uptime', 'heartbeat', 'lineage', 'error', 'roles'}
+UNREADABLE = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,  # nested a million times
+)
 
 
 class StatusFile:
@@ -90,13 +100,14 @@ class Status(NamedTuple):
     def read(cls, logdir: str | os.PathLike) -> 'Status':
         path = Path(logdir).expanduser() / NAME
         try:
-            record = json.loads(path.read_bytes())
+            record = json.loads(read_plain(path, LARGEST))
+            _check(record)
             age = _age(record)
         except FileNotFoundError:
             raise ConfigError(
                 f'There is no {path}: give the --logdir of a distributed run.'
             ) from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except UNREADABLE as error:
             raise ConfigError(
                 f'{path} cannot be read: {error!r}. The next start of the run writes '
                 'it again.'
@@ -109,16 +120,13 @@ def main(argv: Sequence[str]) -> int:
     if len(argv) != 1 or argv[0].startswith('-'):
         print('usage: dreamer status LOGDIR')
         return 0 if argv in (['--help'], ['-h']) else 2
-    status = Status.read(argv[0])
+    status = Status(*map(_shown, Status.read(argv[0])))
     print('\n'.join(_lines(status)))
     return 0
 
 
 def _age(record: Mapping[str, Any]) -> float:
-    """Seconds since the last heartbeat; raises if the record is not one of ours."""
-    missing = FIELDS - record.keys()
-    if missing or not isinstance(record['roles'], dict):
-        raise ValueError(f'it lacks {sorted(missing)}')
+    """Seconds since the last heartbeat."""
     writer = Identity.read(dict(record))
     if writer.local and writer.boot == Identity.of().boot:
         return uptime() - record['uptime']
@@ -134,6 +142,32 @@ def _verdict(state: str, writer: Identity, age: float) -> str:
     if age > SILENT_AFTER:
         return UNKNOWN if alive is None else SILENT
     return state
+
+
+def _check(record: Any) -> None:
+    """Raises if something is missing, or of another type than a launcher writes."""
+    texts = dict.fromkeys(('state', 'activity', 'error'), str)
+    lineage = {'lineage': str}
+    numbers = dict.fromkeys(('pid', 'epoch', 'uptime', 'heartbeat'), int | float)
+    _check_fields(record, {**texts, **numbers, **lineage, 'host': str, 'roles': dict})
+    for role in record['roles'].values():
+        _check_fields(role, {**texts, 'restarts': int, 'pid': int | None})
+
+
+def _check_fields(record: Any, fields: dict[str, Any]) -> None:
+    for name, kind in fields.items():
+        if not isinstance(record[name], kind):
+            raise TypeError(f'{name} is {shown(repr(record[name]))}')
+
+
+def _shown(value: Any, keep: str = '') -> Any:
+    """The value with texts that a terminal may print, in one line except for errors."""
+    if isinstance(value, dict):
+        return {
+            shown(key, ''): _shown(inner, '\n\t' if key == 'error' else '')
+            for key, inner in value.items()
+        }
+    return shown(value, keep) if isinstance(value, str) else value
 
 
 def _lines(status: Status) -> list[str]:

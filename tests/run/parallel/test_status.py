@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -239,3 +240,61 @@ def test_identities_tell_processes_apart():
     assert Identity.of()._replace(host='elsewhere').alive is None
     with pytest.raises(ProcessLookupError):
         Identity.of(dead_pid())
+
+
+HOSTILE = 'x\x1b]0;owned\x07\x1b[2J\n\u202efake\x9b31m\u2028'
+
+
+def test_texts_of_a_status_cannot_steer_the_terminal(tmp_path, capsys):
+    role = {**ROLE, **dict.fromkeys(('state', 'activity', 'error', 'node'), HOSTILE)}
+    changes = dict.fromkeys(('state', 'activity', 'host', 'error'), HOSTILE)
+    write(tmp_path, **changes, roles={HOSTILE: role}, heartbeat=time.time())
+    assert main(['status', str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert set(out) - {'\n'} <= set(map(chr, range(32, 127)))
+    assert '\\x1b]0;owned\\x07' in out and '\\u202efake' in out
+    # Only errors have several lines.
+    assert len(out.splitlines()) == 2 + 2 + 3
+
+
+def make_fifo(path):
+    os.mkfifo(path)
+
+
+def make_endless(path):
+    path.symlink_to('/dev/zero')
+
+
+def make_huge(path):
+    with path.open('wb') as file:
+        file.truncate(2**40)
+
+
+def make_deep(path):
+    path.write_text('[' * 100_000)
+
+
+def make_senseless(path):
+    path.write_text('{"state": ["running"], "roles": {"a": 3}}')
+
+
+def make_list(path):
+    path.write_text('[]')
+
+
+@pytest.mark.parametrize(
+    'make', [make_fifo, make_endless, make_huge, make_deep, make_senseless, make_list]
+)
+def test_what_is_no_status_is_refused_at_once(tmp_path, make):
+    make(tmp_path / 'status.json')
+    command = [sys.executable, '-m', 'dreamerv3', 'status', str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith('dreamer: ') and 'status.json' in done.stderr
+    assert 'Traceback' not in done.stderr
+
+
+def test_errors_cannot_steer_the_terminal(tmp_path, capsys):
+    (tmp_path / HOSTILE.replace('/', '')).mkdir()
+    assert main(['status', str(tmp_path / HOSTILE)]) == 2
+    assert '\x1b' not in capsys.readouterr().err
