@@ -28,16 +28,22 @@ SECONDS = 90  # until something that should happen counts as missing
 FLAGS = ['--configs', 'tiny', '--random_agent', 'True', '--task', 'dummy_mixed']
 FLAGS += ['--run.envs', '2', '--run.eval_envs', '0', '--run.log_every', '0.2']
 FLAGS += ['--run.save_every', '1e6']
+# Takes control of the terminal that is its standard input, and becomes the command.
+TAKE_CONTROL = """
+import os, sys
+os.close(os.open(os.ttyname(0), os.O_RDWR))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 class Command:
     """`dreamer SCRIPT` in a session of its own."""
 
-    def __init__(self, logdir, script, *flags, **options):
+    def __init__(self, logdir, script, *flags, before=(), **options):
         self.logdir = logdir
         logdir.mkdir(exist_ok=True)
         self._watch = FolderWatch(logdir)
-        command = [sys.executable, '-m', 'dreamerv3', script, *FLAGS]
+        command = [*before, sys.executable, '-m', 'dreamerv3', script, *FLAGS]
         command += ['--logdir', str(logdir), *flags]
         self.process = subprocess.Popen(command, start_new_session=True, **options)
         self._watch.follow(self.process.pid)
@@ -123,8 +129,8 @@ def test_a_closed_terminal_ends_a_run_with_a_last_save(tmp_path, script, termina
     programs, screen = terminal
     streams = dict.fromkeys(('stdin', 'stdout', 'stderr'), programs)
     outputs = ['--logger.outputs', 'terminal', 'jsonl']
-    take_control = lambda: os.close(os.open(os.ttyname(0), os.O_RDWR))
-    with Command(tmp_path, script, *outputs, preexec_fn=take_control, **streams) as run:
+    before = [sys.executable, '-c', TAKE_CONTROL]
+    with Command(tmp_path, script, *outputs, before=before, **streams) as run:
         os.close(programs)
         run.await_steps()
         screen.kill()
