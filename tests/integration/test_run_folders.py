@@ -14,6 +14,7 @@ pytestmark = pytest.mark.usefixtures('nothing_is_left')
 
 HERE = Path(__file__).parent
 RATIO = 64.0
+LONG = pytest.mark.long
 NAMESPACE = ['unshare', '--user', '--map-root-user', '--mount']
 
 
@@ -43,7 +44,7 @@ def damage(path):
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize('role', ['agent', 'replay'])
+@pytest.mark.parametrize('role', ['agent', pytest.param('replay', marks=LONG)])
 def test_a_run_goes_on_correctly_from_an_older_save_of_one_role(tmp_path, role):
     flags = ('--keep', '2', '--save_every', '0.2', '--steps')
     with FaultyRun(tmp_path, *flags, '1500') as run:
@@ -64,7 +65,7 @@ def test_a_run_goes_on_correctly_from_an_older_save_of_one_role(tmp_path, role):
     check_ratio(tmp_path, RATIO)
 
 
-@pytest.mark.parametrize('script', ['parallel', 'train'])
+@pytest.mark.parametrize('script', ['parallel', pytest.param('train', marks=LONG)])
 def test_a_full_disk_is_one_message_also_at_the_next_start(tmp_path, script):
     disk = tmp_path / 'disk'
     disk.mkdir()
