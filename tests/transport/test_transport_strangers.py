@@ -142,7 +142,8 @@ def test_the_oldest_silent_connection_gives_way(
 
 def test_a_peer_of_zeromq_that_says_no_hello_is_hung_up_on(stack):
     addr = f'tcp://127.0.0.1:{transport.free_port()}'
-    server = transport.Server(addr, settings=transport.Settings(patience=1.0))
+    settings = transport.Settings(patience=1.0, heartbeat=0.3)
+    server = transport.Server(addr, settings=settings)
     server.bind('f', lambda: 1)
     stack.enter_context(server)
     client = stack.enter_context(transport.Client(addr))
