@@ -22,7 +22,7 @@ from .loader import load_folder, load_source, refuse_difference
 from .online import OnlineQueue
 from .reader import Reader
 from .schema import CONTEXT_KEYS, Schema
-from .scrubber import REST, Scrubber
+from .scrubber import Scrubber
 from .segment import Segment
 from .selector import Selector
 from .selectors import Uniform
@@ -306,7 +306,8 @@ class Replay(base.Replay):
         scrubber = Scrubber(self._condemn)
         for segment in self._store.allocator.segments.values():
             slots = np.flatnonzero(segment.usable()).tolist()
-            scrubber.put([(segment, x) for x in slots if is_full(segment, x)], REST)
+            full = [(segment, slot) for slot in slots if is_full(segment, slot)]
+            scrubber.put(full, earlier=True)
         return scrubber
 
     def _condemn(self, segment: Segment, slot: int) -> None:
