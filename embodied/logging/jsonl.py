@@ -185,7 +185,7 @@ def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
     Lines that are no records, as a damaged disk leaves them, are left out.
     """
     with open_plain(path, follow=True) as file:
-        lines = file.read().split(b'\\n')[:-1] if file else []
+        lines = file.read().split(b'\n')[:-1] if file else []
     records = [json.loads(line) for line in lines if _is_record(line)]
     if len(records) < len(lines):
         bad = len(lines) - len(records)

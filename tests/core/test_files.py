@@ -1,5 +1,6 @@
 """Small files: whole or not at all, and never damaged without notice."""
 
+import contextlib
 import errno
 import json
 import resource
@@ -20,13 +21,15 @@ RECORD = {'name': 'x', 'steps': [1, 2], 'nested': {'b': 2, 'a': None}}
 OLD = frozenset({'name', 'steps'})
 
 
-@pytest.fixture
+@contextlib.contextmanager
 def small_files():
-    """No file can grow above 100 bytes."""
+    """No file can grow above 100 bytes, also not the output of the test runner."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_a_file_is_replaced(tmp_path):
@@ -36,9 +39,9 @@ def test_a_file_is_replaced(tmp_path):
     assert [x.name for x in tmp_path.iterdir()] == ['a']
 
 
-def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path, small_files):
+def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path):
     write_whole(tmp_path / 'a', 'old')
-    with pytest.raises(OSError, match='File too large'):
+    with small_files(), pytest.raises(OSError, match='File too large'):
         write_whole(tmp_path / 'a', 'new' * 100)
     assert (tmp_path / 'a').read_text() == 'old'
     assert [x.name for x in tmp_path.iterdir()] == ['a']
