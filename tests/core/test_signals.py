@@ -236,6 +236,8 @@ def test_a_program_that_cannot_be_interrupted_ends_by_the_second_signal():
 SAVING = """
 import os, queue, sys
 from embodied.core.signals import StopSignals
+if os.isatty(0):
+    os.close(os.open(os.ttyname(0), os.O_RDWR))  # which controls this session then
 names = queue.SimpleQueue()
 with StopSignals(names.put) as stop:
     os.write(int(sys.argv[1]), b'ready')
@@ -258,7 +260,7 @@ def start_in_terminal(path):
         stdout=slave,
         stderr=slave,
         pass_fds=[theirs],
-        preexec_fn=lambda: (os.setsid(), os.close(os.open(os.ttyname(0), os.O_RDWR))),
+        start_new_session=True,
     )
     os.close(slave)
     os.close(theirs)
