@@ -238,6 +238,8 @@ TAKE_CONTROL = 'import os; os.close(os.open(os.ttyname(0), os.O_RDWR))'
 SAVING = """
 import os, queue, sys
 from embodied.core.signals import StopSignals
+if os.isatty(0):
+    os.close(os.open(os.ttyname(0), os.O_RDWR))  # which controls this session then
 names = queue.SimpleQueue()
 with StopSignals(names.put) as stop:
     os.write(int(sys.argv[1]), b'ready')

@@ -39,11 +39,11 @@ os.execv(sys.argv[1], sys.argv[1:])
 class Command:
     """`dreamer SCRIPT` in a session of its own."""
 
-    def __init__(self, logdir, script, *flags, before=(), **options):
+    def __init__(self, logdir, script, *flags, prefix=(), **options):
         self.logdir = logdir
         logdir.mkdir(exist_ok=True)
         self._watch = FolderWatch(logdir)
-        command = [*before, sys.executable, '-m', 'dreamerv3', script, *FLAGS]
+        command = [*prefix, sys.executable, '-m', 'dreamerv3', script, *FLAGS]
         command += ['--logdir', str(logdir), *flags]
         self.process = subprocess.Popen(command, start_new_session=True, **options)
         self._watch.follow(self.process.pid)
@@ -79,9 +79,10 @@ class Command:
         return self.process.wait(SECONDS)
 
     def ends(self):
-        """What the last two events say: that of the loop and that of the command."""
-        events = read_records(self.logdir / 'events.jsonl')[-2:]
-        return [(x['event'], x.get('state'), x.get('reason')) for x in events]
+        """What the loop and the command say, in the last two events about the end."""
+        events = read_records(self.logdir / 'events.jsonl')
+        ends = [x for x in events if x['event'] in ('ended', 'stop')]
+        return [(x['event'], x.get('state'), x.get('reason')) for x in ends[-2:]]
 
 
 def both(state, reason):
@@ -114,6 +115,15 @@ def test_timeout_itself_ends_a_run_with_a_last_save(tmp_path):
     assert (stop['state'], stop['reason']) == ('stopped', 'SIGTERM')
 
 
+# Starts a command in a session that is controlled by its terminal.
+TAKE_CONTROL = """
+import os, sys
+os.close(os.open(os.ttyname(0), os.O_RDWR))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+CONTROLLED = [sys.executable, '-c', TAKE_CONTROL]
+
+
 @pytest.fixture
 def terminal():
     """A terminal: what programs in it are given, and the process that shows it."""
@@ -129,8 +139,7 @@ def test_a_closed_terminal_ends_a_run_with_a_last_save(tmp_path, script, termina
     programs, screen = terminal
     streams = dict.fromkeys(('stdin', 'stdout', 'stderr'), programs)
     outputs = ['--logger.outputs', 'terminal', 'jsonl']
-    before = [sys.executable, '-c', TAKE_CONTROL]
-    with Command(tmp_path, script, *outputs, before=before, **streams) as run:
+    with Command(tmp_path, script, *outputs, prefix=CONTROLLED, **streams) as run:
         os.close(programs)
         run.await_steps()
         screen.kill()
