@@ -233,8 +233,6 @@ def test_a_program_that_cannot_be_interrupted_ends_by_the_second_signal():
         assert process.wait(30) == 128 + TERM
 
 
-# Of the terminal that is the standard input; by the program, since preexec_fn forks.
-TAKE_CONTROL = 'import os; os.close(os.open(os.ttyname(0), os.O_RDWR))'
 SAVING = """
 import os, queue, sys
 from embodied.core.signals import StopSignals
@@ -257,7 +255,7 @@ def start_in_terminal(path):
     ready, theirs = os.pipe()
     terminal, slave = os.openpty()
     process = subprocess.Popen(
-        [sys.executable, '-c', f'{TAKE_CONTROL}\n{SAVING}', str(theirs), str(path)],
+        [sys.executable, '-c', SAVING, str(theirs), str(path)],
         stdin=slave,
         stdout=slave,
         stderr=slave,

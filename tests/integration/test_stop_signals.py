@@ -28,12 +28,6 @@ SECONDS = 90  # until something that should happen counts as missing
 FLAGS = ['--configs', 'tiny', '--random_agent', 'True', '--task', 'dummy_mixed']
 FLAGS += ['--run.envs', '2', '--run.eval_envs', '0', '--run.log_every', '0.2']
 FLAGS += ['--run.save_every', '1e6']
-# Takes control of the terminal that is its standard input, and becomes the command.
-TAKE_CONTROL = """
-import os, sys
-os.close(os.open(os.ttyname(0), os.O_RDWR))
-os.execv(sys.argv[1], sys.argv[1:])
-"""
 
 
 class Command:
