@@ -55,6 +55,7 @@ PRESETS = {
     ),
     'dmc': Preset(('dmc_proprio',), 5e5, 'dmc_proprio', 'dmc_'),
     'dmc_paper': Preset(('dmc_paper',), 5e5, 'dmc_proprio', 'dmc_', 2),
+    'dmc_2023': Preset(('dmc_2023',), 5e5, 'dmc_proprio', 'dmc_'),
     'dmc_small_batch': Preset(('dmc_small_batch',), 5e5, 'dmc_proprio', 'dmc_', 2),
     'dmc_vision': Preset(('dmc_vision', 'size12m'), 1e6, 'dmc_vision', 'dmc_'),
     'crafter': Preset(('crafter', 'size12m'), 1e6),

@@ -5,12 +5,14 @@ import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 
 from embodied.core.errors import ConfigError
 
+from .connection import Connection
 from .curves import Curves
 from .follower import Follower
 from .index import Index
@@ -49,9 +51,9 @@ def serve(
         follower.close()
 
     app = make_app(follower, Curves(index), references, token, lifespan)
-    server = Server(
-        uvicorn.Config(app, log_level='warning', lifespan='on', ws='none'), follower
-    )
+    options: dict[str, Any] = {'lifespan': 'on', 'ws': 'none'}
+    config = uvicorn.Config(app, http=Connection, log_level='warning', **options)
+    server = Server(config, follower)
     server.run([place])
     try:
         follower.check()

@@ -19,8 +19,9 @@ __all__ = ['read_events', 'run_state']
 EVENT_BYTES = 1 << 18  # newest part of events.jsonl that is read
 MOST_EVENTS = 500
 SILENT_AFTER = 20.0  # seconds without a heartbeat
-STATES = ('starting', 'running', 'waiting', 'restarting', 'failed', 'done')
-OVER = ('failed', 'done')
+# Last words; 'done' is that of roles, and of runs that version 0.1.0 has written.
+OVER = ('finished', 'stopped', 'killed', 'failed', 'done')
+STATES = ('starting', 'running', 'waiting', 'restarting', *OVER)
 # Of a run whose last words are not true any more, or that has said nothing.
 DEAD, SILENT, UNKNOWN = 'dead', 'silent', 'unknown'
 
@@ -31,14 +32,17 @@ def read_events(folder: Path) -> list[dict[str, Any]]:
 
 
 def run_state(folder: Path, events: list[dict[str, Any]]) -> dict[str, Any]:
-    """State, roles, restarts and the last error of a run."""
+    """State, reason of its end, roles, restarts and the last error of a run."""
     status = read_object(folder / 'status.json')
     if status is None:
-        return {'state': _from_events(events), 'roles': {}, 'restarts': 0, 'error': ''}
+        state, reason = _from_events(events)
+        nothing = {'roles': {}, 'restarts': 0, 'error': ''}
+        return {'state': state, 'reason': reason, **nothing}
     state = _verdict(status)
     roles = _roles(status.get('roles'), gone=state in (DEAD, *OVER))
     return {
         'state': state,
+        'reason': str(status.get('reason') or ''),
         'roles': roles,
         'restarts': sum(role['restarts'] for role in roles.values()),
         'error': str(status.get('error') or ''),
@@ -90,15 +94,17 @@ def _roles(roles: Any, gone: bool) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _from_events(events: list[dict[str, Any]]) -> str:
-    """Of a run in a single process, which writes no status."""
+def _from_events(events: list[dict[str, Any]]) -> tuple[str, str]:
+    """State and reason of a run in a single process, which writes no status."""
     for event in reversed(events):
         match event.get('event'):
             case 'stop':
-                return 'done' if event.get('reason') == 'done' else 'failed'
+                reason = str(event.get('reason') or '')
+                before = 'done' if reason == 'done' else 'failed'  # version 0.1.0
+                return _known(event.get('state', before)), reason
             case 'start' | 'resume':
-                return _process_state(event)
-    return UNKNOWN
+                return _process_state(event), ''
+    return UNKNOWN, ''
 
 
 def _process_state(event: dict[str, Any]) -> str:

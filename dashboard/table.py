@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from embodied.core.errors import ConfigError
+from embodied.core.outside import shown
 
 from .experiments import Experiment
 from .reference import Reference
@@ -59,7 +60,8 @@ def render(table: Sequence[Sequence[str]], suffix: str) -> str:
         text = io.StringIO()
         csv.writer(text, lineterminator='\n').writerows(table)
         return text.getvalue()
-    cells = [[cell.replace('|', '\\|') for cell in row] for row in table]
+    # Names come from files of runs, and the table is printed, too.
+    cells = [[shown(cell, '').replace('|', '\\|') for cell in row] for row in table]
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     lines = [
         '| ' + ' | '.join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + ' |'

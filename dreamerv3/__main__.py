@@ -6,10 +6,15 @@ __all__ = ['main']
 def main() -> int:
     """Runs the command; whoever interrupts it while it loads interrupts nothing."""
     try:
+        from embodied.core.signals import end_quietly
+
         from .main import main as run
     except KeyboardInterrupt:
         return 0
-    return run()
+    try:
+        return run()
+    finally:
+        end_quietly()
 
 
 if __name__ == '__main__':

@@ -1,6 +1,6 @@
 """Actions: one dict of keys, each discrete or continuous, handled as a whole."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import elements
@@ -30,6 +30,16 @@ class Actions:
         self.spaces = {name: spaces[name] for name in sorted(spaces)}
         for name, space in self.spaces.items():
             _check(name, space)
+
+    @property
+    def continuous(self) -> tuple[str, ...]:
+        """Names of the continuous keys."""
+        return tuple(k for k, space in self.spaces.items() if not space.discrete)
+
+    @property
+    def discrete(self) -> tuple[str, ...]:
+        """Names of the discrete keys."""
+        return tuple(k for k, space in self.spaces.items() if space.discrete)
 
     @property
     def size(self) -> int:
@@ -98,9 +108,12 @@ class Actions:
         """Actions in the dtypes of their spaces, as environments expect them."""
         return {k: actions[k].astype(space.dtype) for k, space in self.spaces.items()}
 
-    def logp(self, dists: Dists, actions: Values) -> jax.Array:
-        """log pi(a) [...], summed over the keys."""
-        return sum(dists[name].logp(actions[name]) for name in self.spaces)
+    def logp(
+        self, dists: Dists, actions: Values, names: Iterable[str] | None = None
+    ) -> jax.Array:
+        """log pi(a) [...], summed over the keys, or over those that are named."""
+        names = self.spaces if names is None else names
+        return sum(dists[name].logp(actions[name]) for name in names)
 
 
 def _check(name: str, space: elements.Space) -> None:

@@ -27,6 +27,16 @@ class Agent(embodied.jax.Agent):
         greedy = config.agent.eval_greedy
         super().__init__(model, config.seed, greedy, device, devices)
 
+    @property
+    def obs_space(self) -> Spaces:
+        """What environments must observe, without `log/` keys."""
+        return self.origin.obs_space
+
+    @property
+    def act_space(self) -> Spaces:
+        """What environments must be able to do, without `reset`."""
+        return self.origin.act_space
+
     def save(self) -> dict[str, Any]:
         """The saved agent can be rebuilt without its environment."""
         return {**super().save(), 'origin': self.origin.save()}

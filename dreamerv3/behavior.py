@@ -12,12 +12,12 @@ import jax.numpy as jnp
 
 from embodied.jax import outputs, recurrence
 
-from .actions import Dists, Values
+from .actions import Actions, Dists, Values
 from .returns import Range, lambda_return, update_range
 from .rollout import Rollout
 from .rssm import RSSM, State
 
-__all__ = ['imagine', 'imagined_losses', 'replayed_value_loss']
+__all__ = ['imagine', 'imagined_losses', 'replayed_value_loss', 'through_model']
 
 sg = jax.lax.stop_gradient
 
@@ -42,6 +42,26 @@ def imagine(
     return sg(states), sg(policy.actions.settle(drawn))
 
 
+def through_model(
+    dyn: RSSM,
+    actions: Actions,
+    policy: Dists,
+    rollout: tuple[State, Values],
+    noise: tuple[jax.Array, Values],
+) -> State:
+    """States [H + 1, N, ...] of a rollout, differentiable by its continuous actions.
+
+    policy: predictions [H, N], of which the actions of the rollout are samples with
+    this noise. Their inputs must have no gradient: a policy gets its gradient through
+    what its action changes, not through what its later actions make of that.
+    """
+    states, acts = rollout
+    state_noise, action_noise = noise
+    chosen = {k: policy[k].sample(action_noise[k]) for k in actions.continuous}
+    vector = actions.vector({**acts, **chosen}, states.deter.dtype)
+    return sg(dyn).follow(states, vector, state_noise)
+
+
 def imagined_losses(
     policy: Dists,
     value: outputs.TwoHot,
@@ -51,11 +71,14 @@ def imagined_losses(
     logp: jax.Array,
     ranges: Range,
     config: Any,
+    traced: tuple[jax.Array, jax.Array] | None = None,
 ) -> tuple[dict[str, jax.Array], jax.Array, Range, dict[str, jax.Array]]:
     """Losses {policy, value} [H, N], returns [H, N], the new range, and metrics.
 
     policy, slow: predictions [H, N]; value, reward, cont: [H + 1, N]; cont is a
     probability with the discount in it. logp: [H, N], log pi of the taken actions.
+    traced: reward and value [H + 1, N] again, as the policy can differentiate them;
+    then logp is of the actions that are not trained so.
     """
     # v is the fast value everywhere; the slow one only regularizes it.
     val = sg(value.pred())
@@ -66,8 +89,11 @@ def imagined_losses(
     # w_t = c_0 c_1 ... c_t: starts in terminal states weigh almost nothing.
     weight = jnp.cumprod(cont, 0)[:-1]
     entropy = {name: dist.entropy() for name, dist in policy.items()}
+    gain = logp * adv
+    if traced is not None:
+        gain += _traced_advantage(*traced, sg(cont), config.lam) / sg(scale)
     losses = {
-        'policy': -weight * (logp * adv + config.actent * sum(entropy.values())),
+        'policy': -weight * (gain + config.actent * sum(entropy.values())),
         'value': weight * _value_loss(value[:-1], ret, slow.pred()),
     }
     metrics = {
@@ -102,6 +128,13 @@ def replayed_value_loss(
     ret = lambda_return(reward, live, mix, boot)
     weight = 1 - is_last[:, :-1].astype(jnp.float32)
     return weight * _value_loss(value, ret, slow.pred()), ret
+
+
+def _traced_advantage(
+    reward: jax.Array, value: jax.Array, cont: jax.Array, lam: float
+) -> jax.Array:
+    """R - v [H, N], both with gradients; all [H + 1, N]."""
+    return lambda_return(reward.T, cont.T, lam, value.T).T - value[:-1]
 
 
 def _value_loss(value: outputs.TwoHot, ret: jax.Array, slow: jax.Array) -> jax.Array:

@@ -7,7 +7,8 @@
       scores.csv           the training scores, binned over environment steps
       README.md            the card: task, size, scores, how to load it
 
-Nothing in it runs code when it is loaded.
+Nothing in it runs code when it is loaded. Its task may name code, which `dreamer eval`,
+`play` and `import` refuse to run without --trust.
 """
 
 import json
@@ -15,14 +16,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import elements
 import numpy as np
 import safetensors
 import safetensors.numpy
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from embodied.core.errors import CheckpointError
+from embodied.core.outside import open_plain, read_plain
 
 from . import config as config_lib
+from .foreign import without_places
 from .origin import Origin
 
 __all__ = ['WEIGHTS', 'is_bundle', 'read', 'write']
@@ -33,13 +37,8 @@ TENSORS = 'weights.safetensors'
 AGENT = 'agent.json'
 CONFIG = 'config.yaml'
 
-# Options that name places on the machine of the run.
-PLACES = {
-    'logdir': '~/logdir/{timestamp}-{task}',
-    'replay.dir': '',
-    'replay.load_from': '',
-    'run.from_checkpoint': '',
-}
+BROKEN = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+LARGEST = 1 << 22  # bytes of agent.json and of config.yaml
 PICKLED, OWN = 'pickle:', 'own'  # an environment of the user's, which stays behind
 
 
@@ -51,7 +50,7 @@ def write(
     path: Path, origin: Origin, state: Mapping[str, np.ndarray], step: int
 ) -> Origin:
     """Writes weights and agent.json; returns the origin without the run's places."""
-    config = origin.config.update(PLACES)
+    config = without_places(origin.config)
     if config.task.startswith(PICKLED):
         config = config.update(task=OWN)
     origin = origin._replace(config=config)
@@ -68,16 +67,19 @@ def write(
 def read(path: Path) -> tuple[Origin, dict[str, np.ndarray], int]:
     """Origin, weights by name and step of a bundle."""
     try:
-        about: dict[str, Any] = json.loads((path / AGENT).read_text())
+        about: dict[str, Any] = json.loads(read_plain(path / AGENT, LARGEST))
         if about['format'] != FORMAT:
             raise CheckpointError(
                 f'The bundle {path} has format {about["format"]}, this version reads '
                 f'format {FORMAT}. Load it with the version that wrote it.'
             )
-        about['config'] = elements.Config.load(path / CONFIG).flat
+        about['config'] = YAML(typ='safe').load(read_plain(path / CONFIG, LARGEST))
+        with open_plain(path / TENSORS, follow=True) as file:
+            if file is None:
+                raise OSError(f'there is no plain file {TENSORS}')
         state = safetensors.numpy.load_file(path / TENSORS)
         return Origin.load(about), state, about['step']
-    except (OSError, ValueError, KeyError, safetensors.SafetensorError) as error:
+    except (*BROKEN, safetensors.SafetensorError, YAMLError) as error:
         raise CheckpointError(
             f'The bundle {path} cannot be read: {error!r}. Export it again.'
         ) from error

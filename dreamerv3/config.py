@@ -43,6 +43,7 @@ CHOICES = {
     'logger.outputs': ('terminal', 'jsonl', 'video', 'csv', 'tensorboard', 'wandb'),
     'logger.wandb.mode': ('online', 'offline'),
     'logger.video': ('gif', 'mp4'),
+    'agent.policy_grad': ('reinforce', 'backprop'),
     'jax.platform': ('auto', 'cpu', 'cuda'),
     'jax.compute_dtype': ('bfloat16', 'float32'),
 }

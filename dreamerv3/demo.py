@@ -50,8 +50,9 @@ def main(flags: Sequence[str], folder: str | os.PathLike = FOLDER) -> int:
     levels = levels_of(config)
     console = Console(highlight=False, soft_wrap=True)
     _introduce(console, config, levels)
-    with RunFolder(config):
-        main_lib.launch(config, functools.partial(_make_logger, config, levels))
+    with RunFolder(config) as run:
+        make_logger = functools.partial(_make_logger, config, levels)
+        run.outcome = main_lib.launch(config, make_logger)
     episodes = read_records(logdir / 'scores.jsonl')
     _conclude(console, episodes, levels)
     _draw_curve(logdir / CURVE, episodes, levels)

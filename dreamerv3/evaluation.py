@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import dataclasses
 import functools
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,13 @@ import numpy as np
 import embodied
 from embodied.core.base import Batch, Env
 from embodied.core.errors import ConfigError
+from embodied.core.outside import shown
+from embodied.core.signals import StopSignals, Terminated
 from embodied.envs.spaces import is_image
 from embodied.logging import EpisodeStats
 from embodied.logging.jsonl import EvalFile
 
-from . import factories
+from . import factories, foreign
 
 __all__ = ['Evaluation', 'evaluate', 'main']
 
@@ -29,7 +32,8 @@ FRAMES = 10_000  # of a film at most; longer episodes are cut
 DESCRIPTION = """\
 Plays with a trained agent and prints its scores. FOLDER is a run, one of its
 checkpoints or an exported bundle. Options of the run can be changed as for training,
-for example: --seed 1 --jax.platform cpu."""
+for example: --seed 1 --jax.platform cpu. Code that a bundle or a run of others names
+is not run without --trust."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,14 +69,15 @@ def evaluate(
 
     agent: of `dreamerv3.load`. make_env(index): an environment of the task. Each of
     the `envs` environments plays its share, however long the others take: stopping at
-    a total number would favor short episodes. processes: one per environment.
+    a total number would favor short episodes. processes: one per environment. A stop
+    signal ends it between two steps, with closed environments and without a result.
     """
     if episodes < 1 or envs < 1:
         raise ConfigError(f'episodes={episodes} and envs={envs} must be at least 1.')
     envs = min(envs, episodes)
     makers = [functools.partial(make_env, index) for index in range(envs)]
     driver = embodied.Driver(makers, parallel=processes)
-    with contextlib.closing(driver):
+    with StopSignals() as signals, contextlib.closing(driver):
         images = [k for k, x in driver.obs_space.items() if is_image(x)]
         if videos and not images:
             raise ConfigError(
@@ -83,8 +88,12 @@ def evaluate(
         driver.on_batch(games.take)
         driver.reset(agent.init_policy)
         policy = functools.partial(agent.policy, mode='eval' if greedy else 'train')
-        while not games.over:
+        while not games.over and not signals.received:
             driver(policy, steps=1)
+    if signals.received == 'SIGINT':
+        raise KeyboardInterrupt
+    if signals.received:
+        raise Terminated(signal.Signals[signals.received])
     return games.result()
 
 
@@ -136,10 +145,10 @@ class _Games:
 
 
 def main(argv: Sequence[str]) -> int:
-    args, flags = _parser().parse_known_args(argv)
-    from .loaded import load  # JAX
+    args, flags = foreign.parse(_parser(), argv)
+    from .loaded import load_player  # JAX
 
-    agent = load(args.folder, flags)
+    agent = load_player(args.folder, flags, args.trust)
     config = agent.config
     make_env = functools.partial(factories.make_env, config, mode='eval')
     greedy = args.greedy or config.agent.eval_greedy
@@ -155,7 +164,7 @@ def main(argv: Sequence[str]) -> int:
     summary = result.summary()
     how = 'greedy' if greedy else 'sampled'
     print(
-        f'{args.episodes} episodes of {config.task} with the agent of step '
+        f'{args.episodes} episodes of {shown(config.task)} with the agent of step '
         f'{agent.step:,}, actions {how}',
         '  '.join(
             f'{name} {summary[name]:.4g}' for name in ('mean', 'std', 'min', 'max')

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from embodied.core.checkpoint import load_part, load_step
+from embodied.core.checkpoint import load_part_and_step
 from embodied.core.errors import ConfigError
+from embodied.envs import registry
 from embodied.logging import read_records
 
-from . import bundle
+from . import bundle, foreign
 from .origin import Origin
 
 __all__ = ['main']
@@ -25,7 +26,8 @@ FINAL_EPISODES = 100  # that the card's training score is the mean of
 DESCRIPTION = """\
 Writes a trained agent into the folder OUT: weights as safetensors, options, scores and
 a card. LOGDIR is a run or one of its checkpoints. `dreamer import`, `dreamer eval` and
-dreamerv3.load read such folders, and nothing in them runs code."""
+dreamerv3.load read such folders, and nothing in them runs code while they are loaded. A
+task that names code needs --trust where it is played."""
 
 CARD = """\
 # {task}, {size} parameters
@@ -50,17 +52,23 @@ action, state = agent.act(obs)
 ```
 
 `dreamer eval {quoted}` plays with it, `dreamer import {quoted} --logdir NEW` trains it
-further. Options are in `config.yaml`, the scores of the training in `scores.csv`.
+further.{code} Options are in `config.yaml`, the scores of the training in `scores.csv`.
 """
+
+CODE = """ The task is code, which is not in this folder: both need `--trust` to import
+what it names, or another `--task`."""
 
 
 def main(argv: Sequence[str]) -> int:
-    args = _parser().parse_args(argv)
+    parser = _parser()
+    args, unknown = foreign.parse(parser, argv)
+    if unknown:
+        parser.error(f'unrecognized arguments: {" ".join(unknown)}')
     run, out = Path(args.logdir).expanduser(), Path(args.out).expanduser()
     if out.exists() and any(out.iterdir()):
         raise ConfigError(f'{out} is not empty. Choose a new folder.')
-    data = load_part(run, 'agent')
-    origin, step = Origin.of_checkpoint(data, run), load_step(run)
+    data, step = load_part_and_step(run, 'agent', args.trust)
+    origin = Origin.of_checkpoint(data, run)
     weights = {k: v for k, v in data['state'].items() if re.match(bundle.WEIGHTS, k)}
     origin = bundle.write(out, origin, weights, step)
     episodes = [x for x in read_records(run / 'scores.jsonl') if not x['eval']]
@@ -76,6 +84,7 @@ def main(argv: Sequence[str]) -> int:
         actions=_spaces(origin.act_space),
         path=out.name,
         quoted=shlex.quote(out.name),
+        code=CODE if registry.names_code(origin.config.task) else '',
     )
     (out / 'README.md').write_text(card)
     print(f'{out}: {params:,} parameters of step {step:,}')

@@ -13,8 +13,6 @@ from .inputs import flat_size, num_classes
 
 __all__ = ['BinaryHead', 'Policy', 'ScalarHead']
 
-POLICY_SCALE = 0.01  # of the initial output weights: starts close to uniform
-
 
 class ScalarHead(eqx.Module):
     """Reward or value: feat [..., F] -> symexp two-hot scalar, exactly 0 at first."""
@@ -63,12 +61,12 @@ class Policy(eqx.Module):
         self.minstd, self.maxstd = config.minstd, config.maxstd
         self.logits, self.means, self.stds = {}, {}, {}
         for name, space in actions.spaces.items():
-            width = (config.units, flat_size(name, space))
+            shape = (config.units, flat_size(name, space))
             if space.discrete:
-                self.logits[name] = nets.Linear(init, *width, POLICY_SCALE)
+                self.logits[name] = nets.Linear(init, *shape, config.outscale)
             else:
-                self.means[name] = nets.Linear(init, *width, POLICY_SCALE)
-                self.stds[name] = nets.Linear(init, *width, POLICY_SCALE)
+                self.means[name] = nets.Linear(init, *shape, config.outscale)
+                self.stds[name] = nets.Linear(init, *shape, config.outscale)
 
     def __call__(self, feat: jax.Array) -> dict[str, Any]:
         return self._dists(self.mlp(feat))

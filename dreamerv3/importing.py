@@ -11,7 +11,7 @@ import numpy as np
 from embodied.core.checkpoint import Checkpoint
 from embodied.core.errors import CheckpointError
 
-from . import bundle, factories
+from . import bundle, factories, foreign
 from . import config as config_lib
 from .folder import expand
 
@@ -39,10 +39,9 @@ class Merged(NamedTuple):
 def main(argv: Sequence[str]) -> int:
     from . import main as command_line
 
-    args, flags = _parser().parse_known_args(argv)
+    args, flags = foreign.parse(_parser(), argv)
     source = Path(args.source).expanduser()
-    base = _options(source)
-    config, _ = config_lib.resolve(flags, base)
+    config = _options(source, flags, args.trust)
     config = config.update(logdir=expand(config.logdir, config.task))
     folder = Path(config.logdir) / FOLDER
     if args.check or not Checkpoint(folder).exists():
@@ -85,14 +84,18 @@ def merge(agent: Any, weights: Mapping[str, np.ndarray]) -> Merged:
     return merged
 
 
-def _options(source: Path) -> elements.Config | None:
-    """Those that a bundle brings; raises if the source is of an unknown kind."""
+def _options(source: Path, flags: Sequence[str], trust: bool) -> elements.Config:
+    """Those that a bundle brings or the defaults, changed by the user's flags; raises
+    if the source is of an unknown kind, or names code and is not trusted."""
     if bundle.is_bundle(source):
-        return bundle.read(source)[0].config
+        came = bundle.read(source)[0].config
+        taken = foreign.take(flags, came, is_own=False, trust=trust)
+        taken.check_task(source)
+        return taken.config
     from . import reference  # JAX
 
     if reference.is_reference(source):
-        return None
+        return config_lib.resolve(flags)[0]
     raise CheckpointError(
         f'{source} is neither a bundle of `dreamer export` nor a checkpoint of the '
         'reference implementation. A checkpoint of ours is taken over with '

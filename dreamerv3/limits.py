@@ -4,7 +4,9 @@ import elements
 
 from embodied.core.errors import ConfigError
 
-__all__ = ['check_limits']
+from .actions import Actions
+
+__all__ = ['check_limits', 'check_policy_grad']
 
 MOST_CLASSES = 256  # of a latent variable: replay keeps their indices as bytes
 
@@ -34,4 +36,14 @@ def check_limits(config: elements.Config) -> None:
         raise ConfigError(
             f'replay_context={config.replay_context} must not be negative: 0 starts '
             'sequences from the zero state, 1 from the stored latent.'
+        )
+
+
+def check_policy_grad(backprop: bool, actions: Actions) -> None:
+    """Gradients through the model need actions that have gradients."""
+    if backprop and not actions.continuous:
+        raise ConfigError(
+            'agent.policy_grad=backprop trains continuous actions, and this task has '
+            f'discrete ones only: {", ".join(actions.discrete)}. Set '
+            'agent.policy_grad=reinforce.'
         )

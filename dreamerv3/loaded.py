@@ -10,17 +10,16 @@ import jax
 import numpy as np
 
 from embodied.core.base import Batch, Carry, Spaces
-from embodied.core.checkpoint import load_part, load_step
+from embodied.core.checkpoint import is_own, load_part_and_step
 from embodied.core.errors import SpaceError
 
-from . import bundle
-from . import config as config_lib
+from . import bundle, foreign
 from .agent import Agent
 from .origin import Origin
 from .predict import predict
 from .shaping import batched
 
-__all__ = ['Imagined', 'LoadedAgent', 'load']
+__all__ = ['Imagined', 'LoadedAgent', 'load', 'load_player']
 
 PIXEL = 255  # largest value of an image
 
@@ -42,21 +41,38 @@ class Imagined(NamedTuple):
         return {k: v for k, v in self.obs.items() if v.dtype == np.uint8}
 
 
-def load(path: str | os.PathLike, flags: Sequence[str] = ()) -> 'LoadedAgent':
+def load(
+    path: str | os.PathLike, flags: Sequence[str] = (), trust: bool = False
+) -> 'LoadedAgent':
     """The agent of a run, of one of its checkpoints or of an exported bundle.
 
     `flags` change the options that it was trained with, as on the command line:
-    load(path, ['--jax.platform', 'cpu']).
+    load(path, ['--jax.platform', 'cpu']). No code of others runs while it is loaded,
+    unless `trust` allows it: checkpoints with more than arrays need that.
     """
-    path = Path(path).expanduser()
+    return _load(Path(path).expanduser(), flags, trust, play=False)
+
+
+def load_player(
+    path: str | os.PathLike, flags: Sequence[str], trust: bool
+) -> 'LoadedAgent':
+    """The same for playing its task, which is refused if that would run the code of
+    others without `trust`."""
+    return _load(Path(path).expanduser(), flags, trust, play=True)
+
+
+def _load(path: Path, flags: Sequence[str], trust: bool, play: bool) -> 'LoadedAgent':
     if bundle.is_bundle(path):
         origin, state, step = bundle.read(path)
+        own = False
     else:
-        data = load_part(path, 'agent')
-        origin = Origin.of_checkpoint(data, path)
-        state, step = data['state'], load_step(path)
-    config, _ = config_lib.resolve(flags, base=origin.config)
-    return LoadedAgent(origin._replace(config=config), state, step)
+        data, step = load_part_and_step(path, 'agent', trust)
+        origin, state = Origin.of_checkpoint(data, path), data['state']
+        own = is_own(path, 'agent')
+    taken = foreign.take(flags, origin.config, own, trust)
+    if play:
+        taken.check_task(path)
+    return LoadedAgent(origin._replace(config=taken.config), state, step)
 
 
 class LoadedAgent:

@@ -14,7 +14,11 @@ import elements
 
 import embodied
 from embodied.core.errors import ConfigError, DreamerError
+from embodied.core.files import storage_errors
+from embodied.core.outside import shown
+from embodied.core.signals import StopSignals
 from embodied.run.engines import kubernetes
+from embodied.run.outcome import Outcome
 from embodied.run.parallel.settings import ParallelSettings
 
 from . import config as config_lib
@@ -55,7 +59,8 @@ usage: dreamer COMMAND [--configs PRESET ...] [--OPTION VALUE ...]
   dreamer parallel --configs atari size50m --task atari_pong --run.envs 16
   dreamer config --configs crafter size12m
 
---quiet prints errors only; NO_COLOR=1 leaves colors away.
+--quiet prints errors only; NO_COLOR=1 leaves colors away. --trust lets a run go on in
+a folder of others although that runs code from its checkpoints.
 Presets are applied from left to right, then the options. An option's name may be a
 pattern: --.*\\.units 64. All of them, with comments: dreamerv3/configs.yaml.
 """
@@ -63,6 +68,7 @@ pattern: --.*\\.units 64. All of them, with comments: dreamerv3/configs.yaml.
 # Options outside of `run` that the loops read as well.
 SHARED = (
     'logdir',
+    'task',
     'batch_size',
     'batch_length',
     'report_length',
@@ -71,6 +77,7 @@ SHARED = (
     'replay_context',
     'replica',
     'replicas',
+    'trust',
 )
 
 # Roles that are jobs of their own; only the agent's job owns the folder of the run.
@@ -105,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _command(argv)
     except DreamerError as error:
-        print(f'dreamer: {error}', file=sys.stderr)
+        print(f'dreamer: {shown(error)}', file=sys.stderr)
         return USER_ERROR
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -120,20 +127,22 @@ def run(config: elements.Config) -> None:
     check_replicas(config)
     logdir = expand(config.logdir, config.task)
     config = config.update(logdir=replica_folder(logdir, config))
-    if config.script in ROLES:
-        launch(config)
-        return
-    if config.engine == engines.SLURM:
-        engines.submit(config, loop_args(config))
-        return
-    with RunFolder(config):
-        launch(config)
+    with storage_errors(config.logdir):
+        if config.script in ROLES:
+            with StopSignals():
+                launch(config)
+        elif config.engine == engines.SLURM:
+            engines.submit(config, loop_args(config))
+        else:
+            with RunFolder(config) as folder:
+                folder.outcome = launch(config)
 
 
 def launch(
     config: elements.Config, make_logger: Callable[[], embodied.Logger] | None = None
-) -> None:
-    """Calls the loop that `config.script` names with factories for this config."""
+) -> Outcome | None:
+    """Calls the loop that `config.script` names with factories for this config: how the
+    run ended, if the loop decides that."""
     bind = functools.partial
     make_agent = bind(factories.make_agent, config)
     make_replay = bind(factories.make_replay, config, 'replay')
@@ -147,13 +156,17 @@ def launch(
     replays, envs = (make_replay, make_eval_replay), (make_env, make_eval_env)
     match config.script:
         case 'train':
-            run.train(make_agent, make_replay, make_env, make_stream, make_logger, args)
+            return run.train(
+                make_agent, make_replay, make_env, make_stream, make_logger, args
+            )
         case 'train_eval':
-            run.train_eval(make_agent, *replays, *envs, make_stream, make_logger, args)
+            return run.train_eval(
+                make_agent, *replays, *envs, make_stream, make_logger, args
+            )
         case 'eval_only':
             run.eval_only(make_agent, make_eval_env, make_logger, args)
         case 'parallel':
-            parallel.combined(
+            return parallel.combined(
                 make_agent,
                 *replays,
                 *envs,
@@ -163,7 +176,7 @@ def launch(
                 engine=engines.make_engine(config),
             )
         case 'parallel_agent':
-            parallel.parallel_agent(make_agent, args)
+            return parallel.parallel_agent(make_agent, args)
         case 'parallel_replay':
             _exit_if_stopped(parallel.parallel_replay(*replays, make_stream, args))
         case 'parallel_logger':
@@ -177,6 +190,7 @@ def launch(
             _exit_if_stopped(parallel.parallel_env(make, replica, args, is_eval))
         case other:
             raise AssertionError(other)
+    return None
 
 
 def _exit_if_stopped(name: str) -> None:

@@ -23,7 +23,7 @@ from .decoder import Decoder
 from .encoder import Encoder
 from .heads import BinaryHead, Policy, ScalarHead
 from .inputs import Inputs
-from .limits import check_limits
+from .limits import check_limits, check_policy_grad
 from .optimizer import make_optimizer
 from .report import open_loop_video
 from .returns import Range
@@ -96,6 +96,8 @@ class Dreamer(Model):
         self.inputs = Inputs(obs_space)
         self.actions = Actions(act_space)
         self.config = config.agent
+        self.backprop = config.agent.policy_grad == 'backprop'
+        check_policy_grad(self.backprop, self.actions)
         self.dtype = jnp.dtype(config.jax.compute_dtype)
         self.context = config.replay_context
         self.prioritized = config.replay.fracs.priority > 0
@@ -235,6 +237,7 @@ class Dreamer(Model):
         grad = jax.value_and_grad(self.loss, has_aux=True)
         fixed = {'slow': weights.slow, 'ranges': state['ranges']}
         (total, aux), grads = grad(weights.nets, fixed, carry, batch, key)
+        by_policy = grads.policy
         grads = self.devices.split(self.layout.join(grads))
         updates, opt = self.optimizer.update(grads, state['opt'], state['params'])
         params = optax.apply_updates(state['params'], updates)
@@ -247,6 +250,8 @@ class Dreamer(Model):
             'opt/update_norm': optax.tree.norm(updates),
             'opt/param_norm': optax.tree.norm(params),
         }
+        if self.backprop:
+            norms['opt/policy_grad_norm'] = _norm(by_policy)
         losses = {k: aux['losses'][k] for k in sorted(aux['losses'], key=_loss_order)}
         losses |= {'total': total, 'gradient': norms['opt/grad_norm']}
         metrics = {**aux['metrics'], **norms, 'loss/total': total}
@@ -324,20 +329,26 @@ class Dreamer(Model):
         """Policy and value losses, imagined from every state of the batch."""
         shape = states.deter.shape[:2]
         starts = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), sg(states))
+        noise = self._imag_noise(key, shape)
         rollout, acts = behavior.imagine(
-            sg(params.dyn), sg(params.policy), starts, self._imag_noise(key, shape)
+            sg(params.dyn), sg(params.policy), starts, noise
         )
         feat = rollout.feat
         policy = params.policy(feat[:-1])
+        scored, traced = None, None
+        if self.backprop:
+            scored = self.actions.discrete
+            traced = self._traced(params, policy, (rollout, acts), noise)
         losses, ret, ranges, metrics = behavior.imagined_losses(
             policy,
             params.value(feat),
             state['slow'](feat[:-1]),
             sg(params.reward(feat).pred()),
             sg(params.cont(feat).prob()),
-            self.actions.logp(policy, acts),
+            self.actions.logp(policy, acts, scored),
             state['ranges'],
             self.config,
+            traced,
         )
         replayed = states.feat[:, :-1]
         losses['repval'], _ = behavior.replayed_value_loss(
@@ -350,6 +361,17 @@ class Dreamer(Model):
             self.config,
         )
         return losses, ranges, metrics
+
+    def _traced(
+        self, params: Nets, policy: Any, rollout: Any, noise: Any
+    ) -> tuple[jax.Array, jax.Array]:
+        """Imagined reward and value [H + 1, N], differentiable by the policy alone."""
+        states = behavior.through_model(
+            params.dyn, self.actions, policy, rollout, noise
+        )
+        heads = sg((params.reward, params.value))
+        reward, value = (head(states.feat).smooth_pred() for head in heads)
+        return reward, value
 
     # Reporting
 
@@ -429,6 +451,10 @@ class Dreamer(Model):
         is_norm = lambda x: isinstance(x, nets.RMSNorm)
         cast = lambda x: x if is_norm(x) else x.astype(self.dtype)
         return jax.tree.map(cast, params, is_leaf=is_norm)
+
+
+def _norm(tree: Any) -> jax.Array:
+    return optax.tree.norm(jax.tree.map(lambda x: x.astype(jnp.float32), tree))
 
 
 def _loss_order(name: str) -> int:

@@ -15,7 +15,7 @@ from embodied.core.errors import ConfigError
 from embodied.envs.spaces import is_image
 from embodied.logging import pictures
 
-from . import factories
+from . import factories, foreign
 
 __all__ = ['episode_frames', 'main']
 
@@ -25,14 +25,15 @@ FRAMES = 2000  # in a video
 DESCRIPTION = """\
 Shows a trained agent at play: in a window, episode after episode, or as a video if
 there is no display or --out is given. FOLDER is a run, one of its checkpoints or an
-exported bundle. Options of the run can be changed, for example: --logger.fps 30."""
+exported bundle. Options of the run can be changed, for example: --logger.fps 30. Code
+that a bundle or a run of others names is not run without --trust."""
 
 
 def main(argv: Sequence[str]) -> int:
-    args, flags = _parser().parse_known_args(argv)
-    from .loaded import load  # JAX
+    args, flags = foreign.parse(_parser(), argv)
+    from .loaded import load_player  # JAX
 
-    agent = load(args.folder, flags)
+    agent = load_player(args.folder, flags, args.trust)
     config = agent.config
     env = factories.make_env(config, 0, mode='eval')
     key = _image_key(env)

@@ -5,7 +5,6 @@ packages, the commit of this code, command line, processor, memory and accelerat
 options are in config.yaml.
 """
 
-import os
 import platform
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ from typing import Any
 
 import psutil
 
+from embodied.core import cpu
 from embodied.logging.jsonl import LineFile
 
 __all__ = ['describe', 'record']
@@ -64,7 +64,7 @@ def describe() -> dict[str, Any]:
         'system': platform.platform(),
         'host': platform.node(),
         'processor': _processor(),
-        'cores': os.cpu_count(),
+        'cores': cpu.count_cores(),
         'memory_gb': round(psutil.virtual_memory().total / GIGABYTE, 1),
         'accelerators': _accelerators(),
     }

@@ -171,15 +171,46 @@ class RSSM(eqx.Module):
 
     def imagine_step(self, state: State, action: jax.Array, gumbel: jax.Array) -> State:
         """One step without observation; action: [N, actions], gumbel: [N, S, C]."""
-        kernels = self.kernels(state.deter.dtype, dense=False)
-        memo = recurrence.compute
-        stoch = flatten(state.stoch)
-        drives = (state.deter @ kernels['deter_in'], stoch @ kernels['stoch_in'])
-        own_drive = multiply(state.deter, kernels['hidden_own'])
-        rest = (own_drive + self._action_drive(kernels, action),)
-        deter = self.core(memo, kernels, state.deter, drives, rest)
-        logit = self.prior_of(deter)
-        return State(deter, self._sample(memo, logit, gumbel, deter.dtype))
+        kernels = self._imagine_kernels(state.deter.dtype)
+        drive = self._action_drive(kernels, action)
+        params = (self, kernels)
+        return self._imagine_step(recurrence.compute, params, state, drive, gumbel)[0]
+
+    def follow(self, states: State, action: jax.Array, gumbel: jax.Array) -> State:
+        """Imagined states, with the gradient that the actions have through the model.
+
+        states: [H + 1, N, ...], the first before the first action; the values of the
+        result. action: [H, N, actions]. gumbel: [H, N, S, C]. Samples are
+        straight-through.
+        """
+        kernels = self._imagine_kernels(states.deter.dtype)
+        vectors = eqx.filter(self, lambda x: eqx.is_array(x) and x.ndim == 1)
+        start = jax.tree.map(lambda x: x[0], states)
+        known = jax.tree.map(lambda x: x[1:], states)
+        drives = self._action_drive(kernels, action)
+        states, _ = recurrence.follow(
+            RSSM._imagine_step, (vectors, kernels), start, drives, gumbel, (known, ())
+        )
+        return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, states)
+
+    @staticmethod
+    def _imagine_step(
+        memo: Memo, params: Any, state: State, action_drive: jax.Array, gumbel: Any
+    ) -> tuple[State, tuple[()]]:
+        self, kernels = params
+        product = lambda name, x: memo(name, multiply, x, kernels[name])
+        drives = (
+            product('deter_in', state.deter),
+            product('stoch_in', flatten(state.stoch)),
+        )
+        rest = (product('hidden_own', state.deter) + action_drive,)
+        deter = x = self.core(memo, kernels, state.deter, drives, rest)
+        for index, layer in enumerate(self.prior.layers):
+            x = product(f'prior{index}', x) + layer.linear.bias.astype(x.dtype)
+            x = memo(f'prior_norm{index}', normalized_silu, x, layer.norm.scale)
+        x = product('prior_logit', x) + self.prior_logit.bias.astype(x.dtype)
+        stoch = self._sample(memo, self._logits(x), gumbel, deter.dtype)
+        return State(deter, stoch), ()
 
     def sample_prior(self, x: jax.Array, gumbel: jax.Array, dtype: Any) -> jax.Array:
         """stoch from the product of deter with the first layer of the prior."""
@@ -226,6 +257,17 @@ class RSSM(eqx.Module):
             'post_logit': self.post_logit.kernel,
         }
         return {k: v.astype(dtype) for k, v in kernels.items()}
+
+    def _imagine_kernels(self, dtype: Any) -> Kernels:
+        """Those of `kernels` that a step without observation needs, and the prior's."""
+        names = ('deter_in', 'stoch_in', 'hidden_own', 'hidden_shared', 'hidden_action')
+        kernels = self.kernels(dtype, dense=False)
+        prior = [layer.linear.kernel for layer in self.prior.layers]
+        return {
+            **{name: kernels[name] for name in (*names, 'gru')},
+            **{f'prior{i}': x.astype(dtype) for i, x in enumerate(prior)},
+            'prior_logit': self.prior_logit.kernel.astype(dtype),
+        }
 
     def core(
         self,

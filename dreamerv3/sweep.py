@@ -2,9 +2,10 @@
 
     FOLDER/<task>-<seed>/      the runs
     FOLDER/<task>-<seed>.log   what they printed
-    FOLDER/summary.json        one entry per run
+    FOLDER/summary.json        one entry per run, with its state: finished, stopped,
+                               killed, failed with a code, or not started
 
-The same command continues: runs that have ended are left alone.
+The same command continues: runs that have finished are left alone.
 """
 
 import argparse
@@ -23,6 +24,10 @@ import numpy as np
 from embodied.core.errors import ConfigError
 from embodied.core.guard import Guard
 from embodied.core.lineage import MARK
+from embodied.core.output import lasting_output
+from embodied.core.outside import shown
+from embodied.logging import read_records
+from embodied.run.outcome import DURATION, FINISHED, KILLED, Outcome
 
 from .folder import expand
 from .training import Run
@@ -56,11 +61,18 @@ def main(argv: Sequence[str]) -> int:
     ]
     folder.mkdir(parents=True, exist_ok=True)
     print(f'{len(jobs)} runs, {args.at_once} at a time, in {folder}', flush=True)
+    with lasting_output():
+        return _run(folder, jobs, args, flags)
+
+
+def _run(
+    folder: Path, jobs: Sequence[Job], args: argparse.Namespace, flags: Sequence[str]
+) -> int:
     codes = asyncio.run(_Sweep(jobs, args, flags).run())
     summary = [_summarize(job, codes.get(job)) for job in jobs]
     (folder / 'summary.json').write_text(json.dumps(summary, indent=1) + '\n')
     _print(args.task, summary)
-    return FAILED if any(entry['state'] != 'done' for entry in summary) else 0
+    return 0 if all(map(_complete, summary)) else FAILED
 
 
 def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -106,8 +118,9 @@ class _Sweep:
     async def run(self) -> dict[Job, int]:
         """Exit codes of the jobs that were started."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._stop)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+                loop.add_signal_handler(number, self._stop, number)
         with Guard(self._mark):  # They shall not outlive us, whatever happens.
             await asyncio.gather(*map(self._work, self._jobs))
         return self._codes
@@ -133,10 +146,11 @@ class _Sweep:
         entry = _summarize(job, self._codes[job])
         print(f'{done} of {len(self._jobs)}: {_line(entry)}', flush=True)
 
-    def _stop(self) -> None:
+    def _stop(self, number: int) -> None:
+        """The runs know themselves which signals are repeats of the first."""
         self._stopped = True
         for process in self._running:
-            process.terminate()
+            process.send_signal(number)
 
     def _command(self, job: Job) -> list[str]:
         own = [f'--task={job.task}', f'--seed={job.seed}', f'--logdir={job.logdir}']
@@ -146,21 +160,41 @@ class _Sweep:
 def _summarize(job: Job, code: int | None) -> dict[str, Any]:
     run = Run(job.logdir)
     scores = run.scores
-    states = {0: 'done', None: 'not started'}
+    state, reason = _outcome(job, code)
     return {
         'task': job.task,
         'seed': job.seed,
-        'state': states.get(code, f'failed with {code}, see {job.log}'),
+        'state': state,
+        'reason': reason,
         'steps': run.steps,
         'episodes': len(scores),
         'score': round(float(scores[-RECENT:].mean()), 4) if len(scores) else None,
     }
 
 
+def _outcome(job: Job, code: int | None) -> Outcome:
+    """What the run itself says of its end, if it could."""
+    if code is None:
+        return Outcome('not started', '')
+    events = read_records(job.logdir / 'events.jsonl')
+    stops = [x for x in events if x['event'] == 'stop']
+    last = stops[-1] if stops else {}
+    outcome = Outcome(last.get('state', ''), last.get('reason', ''))
+    if code == 0 or outcome.state == KILLED:
+        return outcome
+    return Outcome(f'failed with {code}, see {job.log}', outcome.reason)
+
+
+def _complete(entry: dict[str, Any]) -> bool:
+    """Whether a run has reached its limit."""
+    return entry['state'] == FINISHED or entry['reason'] == DURATION
+
+
 def _line(entry: dict[str, Any]) -> str:
-    return (
+    return shown(
         f'{entry["task"]} seed {entry["seed"]}: {entry["state"]}, step '
-        f'{entry["steps"]}, {entry["episodes"]} episodes, score {entry["score"]}'
+        f'{entry["steps"]}, {entry["episodes"]} episodes, score {entry["score"]}',
+        keep='',
     )
 
 

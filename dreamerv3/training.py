@@ -57,11 +57,11 @@ class Run:
         steps, values = zip(*pairs, strict=True)
         return np.array(steps), np.array(values)
 
-    def agent(self) -> Any:
+    def agent(self, trust: bool = False) -> Any:
         """The trained agent, as `dreamerv3.load` gives it."""
         import dreamerv3
 
-        return dreamerv3.load(self.logdir)
+        return dreamerv3.load(self.logdir, trust=trust)
 
     def __repr__(self) -> str:
         return f'Run({str(self.logdir)!r})'

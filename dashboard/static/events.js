@@ -51,7 +51,8 @@ function row({ run, event: { time, event, ...rest } }) {
 function kind(event, { state, reason }) {
   if (state) return String(state);
   if (event === 'stop') return reason === 'done' ? 'done' : 'failed';
-  return { start: 'starting', resume: 'restarting', rewind: 'silent' }[event] ?? 'done';
+  return { start: 'starting', resume: 'restarting', rewind: 'silent',
+    save_failed: 'failed' }[event] ?? 'done';
 }
 
 const describe = (rest) =>

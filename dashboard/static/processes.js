@@ -74,8 +74,16 @@ function verdict(run, stalled, age) {
   return el('p', { class: 'verdict' }, bottleneck(run));
 }
 
-function bottleneck({ state, latest }) {
+function bottleneck({ state, reason, latest }) {
   if (state === 'done') return 'The run has ended.';
+  if (state === 'finished') return 'The run has finished: it reached its steps.';
+  if (state === 'stopped') {
+    return `The run was stopped by ${reason || 'a signal'}. The same command goes on.`;
+  }
+  if (state === 'killed') {
+    return 'The run was ended at once by a second signal, without a last save. ' +
+      'The same command goes on from the one before.';
+  }
   if (state === 'failed') return 'The run has failed.';
   if (state === 'dead') {
     return 'Its launcher is gone without a word. The same command goes on with it.';
@@ -211,7 +219,7 @@ function memory(run, role) {
 }
 
 const RANK = ['dead', 'failed', 'restarting', 'silent', 'starting', 'unknown',
-  'running', 'waiting', 'done'];
+  'running', 'waiting', 'killed', 'stopped', 'finished', 'done'];
 
 const worst = (states) => RANK.find((state) => states.includes(state)) ?? 'unknown';
 

@@ -1,50 +1,48 @@
-"""Checkpoints: owns the folder of a run's saves and the thread that writes them.
+"""Checkpoints: owns the saves of a run's parts and the thread that writes them.
 
-    ckpt/
-      latest                              name of the newest complete checkpoint
-      000000012000-20260215T093000.123456/
-        manifest.json                     step, versions, size of each part
-        agent.pkl  replay.pkl  ...        one pickle per registered part
-      .tmp-...                            a write in progress, or what a crash left
-
-A folder gets its final name after everything in it is on the disk, and `latest` is
-replaced after that: whatever moment a crash comes, `latest` names a whole checkpoint.
-Pickle runs code while it loads, so load only checkpoints of people you trust.
+Pickle runs code while it loads. So a part that is not this user's own, as it was
+written (`ownership.py`), may hold arrays and plain values only, unless it is trusted.
+The layout of the files is in checkpoint_folder.py.
 """
 
-import json
 import os
 import pickle
-import platform
-import shutil
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
+from . import unpickling
+from .checkpoint_folder import (
+    AGENT,
+    LATEST,
+    MANIFEST,
+    Note,
+    Save,
+    is_clear,
+    list_saves,
+    new_name,
+    point_to,
+    remove_temporary,
+    use_newest,
+    write_save,
+)
 from .errors import CheckpointError
+from .files import TEMPORARY
 
 __all__ = [
     'RUN_SUBFOLDER',
     'Checkpoint',
     'Saveable',
+    'is_own',
     'load_part',
+    'load_part_and_step',
     'load_step',
-    'point_to',
-    'write_whole',
+    'settle',
 ]
 
-FORMAT = 1  # raised when code of before could not read what this code writes
 PROTOCOL = 5  # of pickle: the first that writes arrays without a detour
-LATEST = 'latest'
-MANIFEST = 'manifest.json'
-TEMPORARY = '.tmp-'
-RUN_SUBFOLDER = 'ckpt'  # where runs keep their checkpoints
-AGENT = 'agent'  # in it, if every role of the run has checkpoints of its own
-STEP_DIGITS = 12  # that the name of a checkpoint begins with
-PACKAGES = ('dreamer-parallel', 'numpy', 'jax')
+RUN_SUBFOLDER = 'ckpt'  # where runs keep their checkpoints, by role if they have some
 
 
 class Saveable(Protocol):
@@ -63,14 +61,21 @@ class Checkpoint:
         directory: str | os.PathLike,
         keep: int = 1,
         pinned: Callable[[], str | None] = lambda: None,
+        note: Note = lambda event, **details: None,
+        trust: bool = False,
     ):
         """keep: how many of the newest saves stay; `pinned` names one that stays, too,
-        as long as something else refers to it."""
+        as long as something else refers to it. note: adds an event about saves that
+        are not whole. trust: loads saves of others as well, whatever is in them."""
         assert keep >= 1, keep
         self.directory = Path(directory).expanduser()
         self.keep = keep
         self.version = ''  # name of the newest save of this object, once it is whole
         self._pinned = pinned
+        self._note = note
+        self._trust = trust
+        self._spared: set[str] = set()  # saves that were found in an unclear state
+        self._passed: set[str] = set()  # newer than what was loaded, so of no use
         self._parts: dict[str, Saveable] = {}
         self._frozen: set[str] = set()
         self._thread: threading.Thread | None = None
@@ -106,30 +111,45 @@ class Checkpoint:
 
     def wait(self) -> None:
         """Returns when the last save is on the disk; raises if it could not be."""
+        self.join()
+        error = self.take_error()
+        if error is not None:
+            raise error
+
+    def join(self) -> None:
+        """Returns when the last save is over, whether or not it could be written."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        error, self._error = self._error, None
-        if error is not None:
-            raise CheckpointError(
-                f'Could not write a checkpoint to {self.directory}: '
-                f'{type(error).__name__}: {error}. The one before it is still whole. '
-                'Make room or mend the folder, then start the run again.'
-            ) from error
+
+    def take_error(self) -> CheckpointError | None:
+        """Why the last save could not be written, once; never waits."""
+        if self._error is None or self.busy:
+            return None
+        cause, self._error = self._error, None
+        error = CheckpointError(
+            f'Could not write a checkpoint to {self.directory}: '
+            f'{type(cause).__name__}: {cause}. The one before it is still whole. '
+            'Make room or repair the folder, then start the run again.'
+        )
+        error.__cause__ = cause
+        return error
 
     def exists(self) -> bool:
-        return (self.directory / LATEST).exists()
+        """Whether there are saves, whole or not: a run does not begin over them."""
+        return (self.directory / LATEST).exists() or bool(list_saves(self.directory))
 
     def load(self) -> int:
-        """Restores every registered part from the newest save; returns its step."""
+        """Restores every registered part from the newest save; returns its step.
+
+        A save that is damaged is reported, and the newest whole one is taken instead.
+        """
         self.wait()
-        folder = _find(self.directory)
-        manifest = _manifest(folder)
-        for name in self._parts:
-            _check_part(folder, manifest, name)
-        for name, part in self._parts.items():
-            part.load(_unpickle(folder / f'{name}.pkl'))
-        return manifest['step']
+        _, save = use_newest(self.directory, self._parts, self._restore, self._note)
+        point_to(self.directory, save.folder.name)
+        names = [path.name for path in list_saves(self.directory)]
+        self._passed = set(names[: names.index(save.folder.name)])
+        return save.step
 
     def load_or_save(self, step: int = 0) -> int:
         """Restores the newest save or, in a fresh folder, makes the first."""
@@ -137,6 +157,13 @@ class Checkpoint:
             return self.load()
         self.save(step)
         return step
+
+    def _restore(self, save: Save) -> None:
+        for name, part in self._parts.items():
+            trust = self._trust or save.is_own(name)
+            data = save.load(name, trust)
+            with unpickling.trusting(trust):
+                part.load(data)
 
     def _snapshot(self, name: str) -> Callable[[BinaryIO], Any]:
         """Function that writes the part as it is now to a file."""
@@ -154,176 +181,91 @@ class Checkpoint:
         then: Callable[[str], Any],
     ) -> None:
         try:
-            stamp = datetime.now(UTC).strftime('%Y%m%dT%H%M%S.%f')
-            version = f'{step:0{STEP_DIGITS}}-{stamp}'
-            self._write_folder(version, step, dumps)
+            version = new_name(step)
+            if not is_clear(self.directory):
+                self._spared |= {path.name for path in list_saves(self.directory)}
+            write_save(self.directory, version, step, dumps)
             self.version = version
             then(version)
             self._prune()
         except Exception as error:  # noqa: BLE001, raised by the next save() or wait()
             self._error = error
 
-    def _write_folder(
-        self, name: str, step: int, dumps: dict[str, Callable[[BinaryIO], Any]]
-    ) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self._remove_temporary()
-        temporary = self.directory / f'{TEMPORARY}{name}'
-        temporary.mkdir()
-        sizes = {
-            part: _write_file(temporary / f'{part}.pkl', dump)
-            for part, dump in dumps.items()
-        }
-        manifest = {
-            'format': FORMAT,
-            'step': step,
-            'parts': sizes,
-            'versions': _versions(),
-        }
-        text = json.dumps(manifest, indent=2).encode()
-        _write_file(temporary / MANIFEST, lambda file: file.write(text))
-        _sync_folder(temporary)
-        temporary.rename(self.directory / name)
-        _sync_folder(self.directory)
-        write_whole(self.directory / LATEST, name)
-
     def _prune(self) -> None:
-        """Removes all but the last `keep` checkpoints and the pinned one."""
-        stay = (self.version, self._pinned())
-        older = sorted(
-            (
-                path
-                for path in self.directory.iterdir()
-                if path.is_dir()
-                and path.name[:STEP_DIGITS].isdigit()
-                and path.name not in stay
-            ),
-            # By time: a run that went back has older saves with larger steps.
-            key=lambda path: path.name[STEP_DIGITS:],
-        )
-        for path in older[: max(0, len(older) - (self.keep - 1))]:
+        """Removes all but the last `keep` checkpoints, the pinned one and those that
+        were there when `latest` named none of them."""
+        try:
+            stay = {self.version, self._pinned(), *self._spared}
+        except CheckpointError:
+            return  # It cannot be known what something else refers to.
+        older = [x for x in list_saves(self.directory) if x.name not in stay]
+        older.sort(key=lambda path: path.name in self._passed)
+        for path in older[self.keep - 1 :]:
             # Never half a checkpoint under a final name, even while it is deleted.
             path.rename(path.with_name(f'{TEMPORARY}{path.name}'))
-        self._remove_temporary()
-
-    def _remove_temporary(self) -> None:
-        for path in self.directory.glob(f'{TEMPORARY}*/'):
-            shutil.rmtree(path)
+        remove_temporary(self.directory)
 
 
-def load_part(path: str | os.PathLike, name: str) -> Any:
+def load_part(path: str | os.PathLike, name: str, trust: bool = False) -> Any:
     """What the part `name` saved; `path` is a checkpoint, a folder of checkpoints or
-    the folder of a run."""
-    folder = _find(Path(path).expanduser())
-    _check_part(folder, _manifest(folder), name)
-    return _unpickle(folder / f'{name}.pkl')
+    the folder of a run. trust: loads it even if that may run code of others."""
+    return load_part_and_step(path, name, trust)[0]
+
+
+def load_part_and_step(
+    path: str | os.PathLike, name: str, trust: bool = False
+) -> tuple[Any, int]:
+    """What a part saved, and the step at which that was."""
+    load = lambda save: save.load(name, trust or save.is_own(name))
+    found = _find(Path(path).expanduser())
+    if isinstance(found, Save):  # The user has chosen it, so no other will do.
+        found.verify([name])
+        return load(found), found.step
+    data, save = use_newest(found, [name], load)
+    return data, save.step
+
+
+def is_own(path: str | os.PathLike, name: str) -> bool:
+    """Whether this user has written the part that `load_part` finds, where it is."""
+    found = _find(Path(path).expanduser())
+    if isinstance(found, Save):
+        return found.is_own(name)
+    return use_newest(found, [name], lambda save: save.is_own(name))[0]
 
 
 def load_step(path: str | os.PathLike) -> int:
     """The step at which the checkpoint that `load_part` finds was made."""
-    return _manifest(_find(Path(path).expanduser()))['step']
+    found = _find(Path(path).expanduser())
+    if isinstance(found, Save):
+        return found.step
+    return use_newest(found, None, lambda save: save.step)[0]
 
 
-def point_to(directory: Path, version: str) -> bool:
-    """Makes a save the one that is loaded next; False if it is not there."""
-    if not (directory / version / MANIFEST).exists():
+def settle(
+    directory: Path,
+    prefer: str | None = None,
+    note: Note = lambda event, **details: None,
+) -> bool:
+    """Makes the newest whole save, or the preferred one, the one that is loaded next.
+
+    False if there are no saves. Raises CheckpointError if none of them is whole.
+    """
+    if not Checkpoint(directory).exists():
         return False
-    pointer = directory / LATEST
-    if not pointer.exists() or pointer.read_text().strip() != version:
-        write_whole(pointer, version)
+    _, save = use_newest(directory, None, lambda save: None, note, prefer)
+    point_to(directory, save.folder.name)
     return True
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Replaces a small file; whatever happens, the old or the new one is there."""
-    temporary = path.with_name(f'{TEMPORARY}{path.name}')
-    _write_file(temporary, lambda file: file.write(text.encode()))
-    temporary.replace(path)
-    _sync_folder(path.parent)
-
-
-def _find(path: Path) -> Path:
-    """Folder of the newest checkpoint in `path`."""
+def _find(path: Path) -> Path | Save:
+    """The folder of checkpoints in `path`, or the checkpoint that it is."""
     # First: the checkpoints of a distributed run have a manifest of their own.
     for folder in ('', RUN_SUBFOLDER, f'{RUN_SUBFOLDER}/{AGENT}', AGENT):
-        pointer = path / folder / LATEST
-        if pointer.exists():
-            return pointer.parent / pointer.read_text().strip()
+        if Checkpoint(path / folder).exists():
+            return path / folder
     if (path / MANIFEST).exists():
-        return path
+        return Save.read(path)
     raise CheckpointError(
         f'There is no checkpoint in {path}. Give the folder of a run, its '
         f"'{RUN_SUBFOLDER}' folder or one checkpoint in that."
     )
-
-
-def _manifest(folder: Path) -> dict[str, Any]:
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text())
-        made_by, step = manifest['format'], manifest['step']
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _broken(folder, f'{MANIFEST} cannot be read: {error!r}') from error
-    if made_by != FORMAT or not isinstance(step, int):
-        raise CheckpointError(
-            f'The checkpoint {folder} has format {made_by}, this version reads '
-            f'format {FORMAT}. It was written with {manifest.get("versions")}: '
-            'use those versions, or start in a new folder.'
-        )
-    return manifest
-
-
-def _check_part(folder: Path, manifest: dict[str, Any], name: str) -> None:
-    sizes = manifest['parts']
-    if name not in sizes:
-        raise CheckpointError(
-            f"The checkpoint {folder} has no part '{name}', only {sorted(sizes)}. "
-            'It belongs to another kind of run: choose another folder.'
-        )
-    path = folder / f'{name}.pkl'
-    found = path.stat().st_size if path.exists() else None
-    if found != sizes[name]:
-        what = 'is missing' if found is None else f'has {found} bytes'
-        raise _broken(folder, f'{path.name} {what}, expected {sizes[name]} bytes')
-
-
-def _unpickle(path: Path) -> Any:
-    try:
-        with path.open('rb') as file:
-            return pickle.load(file)
-    except Exception as error:  # bad bytes can raise nearly anything
-        raise _broken(path.parent, f'{path.name}: {error!r}') from error
-
-
-def _broken(folder: Path, what: str) -> CheckpointError:
-    return CheckpointError(
-        f'The checkpoint {folder} is broken: {what}. Restore it from a copy, write '
-        f"the name of another checkpoint into '{folder.parent / LATEST}', or remove "
-        f'{folder.parent} to start from the beginning.'
-    )
-
-
-def _write_file(path: Path, dump: Callable[[BinaryIO], Any]) -> int:
-    """Writes and waits until the disk has it; returns the size in bytes."""
-    with path.open('wb') as file:
-        dump(file)
-        file.flush()
-        os.fsync(file.fileno())
-        return file.tell()
-
-
-def _sync_folder(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _versions() -> dict[str, str]:
-    found = {'python': platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue  # run from a source tree, or without an agent that needs it
-    return found

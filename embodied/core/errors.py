@@ -4,6 +4,8 @@ Each message says what was given, what is allowed and what to do. Our own bugs a
 asserts, not one of these.
 """
 
+from collections.abc import Iterable
+
 __all__ = [
     'CheckpointError',
     'ConfigError',
@@ -14,7 +16,10 @@ __all__ = [
     'NonFiniteError',
     'ReplayError',
     'RoleError',
+    'RowsError',
     'SpaceError',
+    'StorageError',
+    'TrustError',
 ]
 
 
@@ -28,6 +33,22 @@ class ConfigError(DreamerError):
 
 class MissingExtraError(ConfigError):
     """A feature needs an optional package that is not installed."""
+
+
+class RowsError(ConfigError):
+    """An environment worker sent rows that do not fit the run it has joined.
+
+    rows: numbers of those that do not fit, in the batch they are part of; empty if all
+    of the batch do not.
+    """
+
+    def __init__(self, message: str, rows: Iterable[int] = ()) -> None:
+        super().__init__(message)
+        self.rows = tuple(rows)
+
+
+class TrustError(ConfigError):
+    """Going on would run code that came with a folder, which needs --trust."""
 
 
 class EnvError(DreamerError):
@@ -48,6 +69,10 @@ class FolderInUseError(ReplayError):
 
 class CheckpointError(DreamerError):
     """A checkpoint is missing, broken or does not fit this run."""
+
+
+class StorageError(DreamerError):
+    """The disk takes nothing any more: it is full, over quota or read-only."""
 
 
 class NonFiniteError(DreamerError):

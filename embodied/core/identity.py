@@ -1,4 +1,4 @@
-"""Identity of processes: tells a living process from another one with its number."""
+"""Identity of processes and folders: tells them from others with the same name."""
 
 import os
 import platform
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-__all__ = ['Identity', 'uptime']
+__all__ = ['FolderIdentity', 'Identity', 'uptime']
 
 BOOT_ID = Path('/proc/sys/kernel/random/boot_id')
 START_FIELD = 19  # of /proc/PID/stat behind the name: ticks from boot to start
@@ -54,6 +54,26 @@ class Identity(NamedTuple):
             return _started(self.pid) == self.started
         except ProcessLookupError:
             return False
+
+
+class FolderIdentity(NamedTuple):
+    """A folder that stays the same when it is renamed; a copy of it is another one."""
+
+    device: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: str | os.PathLike) -> 'FolderIdentity':
+        found = os.stat(path)
+        return cls(found.st_dev, found.st_ino)
+
+    @classmethod
+    def read(cls, record: Any) -> 'FolderIdentity | None':
+        """From a record that anything may have written; None if it says nothing."""
+        try:
+            return cls(int(record['device']), int(record['inode']))
+        except (KeyError, TypeError, ValueError):
+            return None
 
 
 def uptime() -> float:

@@ -4,10 +4,10 @@ MinSize      sampling waits for a number of inserts
 RateLimiter  both sides wait for each other to keep a ratio
 """
 
-import fractions
 import math
 import threading
 from collections.abc import Callable
+from fractions import Fraction
 
 from .errors import ConfigError
 
@@ -19,10 +19,13 @@ MAX_DENOMINATOR = 10**6
 
 
 class RateLimiter:
-    """Keeps `samples` near `(inserts - minimum) * ratio`, in both directions.
+    """Keeps `samples` near what the inserts have earned, in both directions.
+
+        earned(n) = earned + max(0, n - start) * ratio
 
     inserts: rows committed to replay; samples: sequences trained on; ratio: samples
-    per insert. With the balance `(inserts - minimum) * ratio - samples`,
+    per insert. A fresh run has earned 0 at start = minimum; `count_from` sets both for
+    a run that had another ratio before. With the balance `earned(inserts) - samples`,
 
         an insert is admitted while inserts < minimum, if it leaves the balance
         <= tolerance - ahead, or if the balance is <= 0 before it;
@@ -33,6 +36,7 @@ class RateLimiter:
     distance to the ratio never exceeds the larger of the tolerance and one request.
     `ahead` is how many samples may be handed out before they are trained on: taken off
     the tolerance of inserts, they leave the trained ones inside the band, too.
+    `end_at` keeps samples below what the whole run earns.
     All arithmetic is exact. Ratio -1 lifts the ratio, the minimum stays.
     """
 
@@ -41,18 +45,19 @@ class RateLimiter:
     ):
         _check(ratio, minimum, tolerance)
         self._unlimited = ratio == UNLIMITED
-        # Balances count in units of one sample / unit, so that all are whole numbers.
-        exact = fractions.Fraction(ratio).limit_denominator(MAX_DENOMINATOR)
-        self._per_insert, self._unit = exact.numerator, exact.denominator
+        self._ratio = Fraction(ratio).limit_denominator(MAX_DENOMINATOR)
         self._minimum = int(minimum)
-        self._most_behind = (tolerance - int(ahead)) * self._unit
-        self._most_ahead = tolerance * self._unit
+        self._tolerance = tolerance
+        self._ahead = int(ahead)
         self._inserts = 0
         self._samples = 0
+        self._end: int | None = None  # inserts of the whole run
+        self._batch = 0  # sequences per request, near that end
         self._inserts_ended = False
         self._stopped = False
         self._change = threading.Condition()
         self._waiting: list[Callable[[], bool]] = []  # what others wait for
+        self.count_from(self._minimum, Fraction(0))
 
     @classmethod
     def for_training(
@@ -79,8 +84,17 @@ class RateLimiter:
         )
 
     @property
+    def ratio(self) -> Fraction | None:
+        """Samples per insert, exactly; None without a ratio."""
+        return None if self._unlimited else self._ratio
+
+    @property
     def minimum(self) -> int:
         return self._minimum
+
+    @property
+    def tolerance(self) -> float:
+        return self._tolerance
 
     @property
     def inserts(self) -> int:
@@ -142,6 +156,25 @@ class RateLimiter:
             self._samples = self._samples if samples is None else int(samples)
             self._wake()
 
+    def count_from(self, start: int, earned: Fraction) -> None:
+        """The ratio holds from `start` inserts on; those before have earned so much."""
+        with self._change:
+            # Balances count in units of one sample / unit, so all are whole numbers.
+            self._unit = math.lcm(self._ratio.denominator, earned.denominator)
+            self._per_insert = int(self._ratio * self._unit)
+            self._start, self._earned_before = int(start), int(earned * self._unit)
+            self._most_behind = (self._tolerance - self._ahead) * self._unit
+            self._most_ahead = self._tolerance * self._unit
+            self._wake()
+
+    def end_at(self, inserts: int, batch: int) -> None:
+        """The run ends after so many inserts: samples, which come in requests of
+        `batch`, stay within what these earn, so that the end is exactly at the ratio.
+        """
+        with self._change:
+            self._end, self._batch = int(inserts), int(batch)
+            self._wake()
+
     def end_inserts(self) -> None:
         """No insert will follow: sampling goes on up to the ratio, not beyond, and then
         returns False instead of waiting."""
@@ -175,16 +208,27 @@ class RateLimiter:
         if any(goes_on() for goes_on in self._waiting):
             self._change.notify_all()
 
+    def _earned(self, inserts: int) -> int:
+        return self._earned_before + max(0, inserts - self._start) * self._per_insert
+
     def _balance(self) -> int:
-        return (self._inserts - self._minimum) * self._per_insert - (
-            self._samples * self._unit
-        )
+        return self._earned(self._inserts) - self._samples * self._unit
+
+    def _fits(self, count: int) -> bool:
+        """Whether the whole run earns so many samples more."""
+        if self._end is None:
+            return True
+        earned = self._earned(max(self._end, self._inserts))
+        return (self._samples + count) * self._unit <= earned
 
     def _may_insert(self, count: int) -> bool:
         if self._unlimited or self._inserts < self._minimum:
             return True
         balance = self._balance()
-        return balance <= 0 or balance + count * self._per_insert <= self._most_behind
+        if balance <= 0 or balance + count * self._per_insert <= self._most_behind:
+            return True
+        # Before the last insert, no sample will change the balance any more.
+        return not self._fits(self._batch)
 
     def _may_sample(self, count: int) -> bool:
         if self._inserts < self._minimum:
@@ -194,7 +238,9 @@ class RateLimiter:
         balance = self._balance()
         if self._inserts_ended:
             return balance >= count * self._unit
-        return balance >= 0 or balance - count * self._unit >= -self._most_ahead
+        if balance < 0 and balance - count * self._unit < -self._most_ahead:
+            return False
+        return self._fits(count)
 
 
 class MinSize(RateLimiter):

@@ -11,12 +11,10 @@ from gymnasium import spaces as gym_spaces
 from ..core.base import Env, Spaces
 from ..core.errors import ConfigError, MissingExtraError, SpaceError
 from .codecs import Codec, DictCodec, Direct, TupleCodec, integers
-from .own import import_user
+from .own import PACKAGES, import_user
 from .spaces import IMAGE_RANK, act_spaces, make_obs, obs_spaces, refuse_shared
 
 __all__ = ['FromGym']
-
-PACKAGES = {'ALE': 'ale_py'}  # where a namespace is not the name of its package
 
 
 class FromGym(Env):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 
-from ..core import errors
+from ..core import errors, unpickling
 from ..core.base import Env, Spaces
 from ..core.processes import Surroundings
 
@@ -85,7 +85,8 @@ class EnvHost:
             case 'save':
                 return cloudpickle.dumps(self._env.save())
             case 'load':
-                return self._env.load(cloudpickle.loads(*args))
+                state, trust = args
+                return self._env.load(unpickling.loads(state, trust))
         raise AssertionError(request)
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from ..core.errors import ConfigError
 __all__ = ['adapt', 'build', 'find', 'import_user', 'is_reference', 'save']
 
 PICKLE = 'pickle:'
+PACKAGES = {'ALE': 'ale_py'}  # of Gymnasium's namespaces that are named otherwise
 REFERENCE = re.compile(r'[A-Za-z_][\w.]*:[A-Za-z_][\w.]*')
 
 

@@ -28,6 +28,7 @@ __all__ = [
     'label',
     'make',
     'make_bare',
+    'names_code',
     'parse',
     'settings_of',
     'tasks',
@@ -80,6 +81,19 @@ def parse(task: str) -> tuple[str, str]:
         return OWN, task
     suite, _, name = task.partition('_')
     return ('', task) if suite == OWN else (suite, name)
+
+
+def names_code(task: str) -> bool:
+    """Whether making a task imports a module or unpickles a file that its name tells.
+
+    Besides `<module>:<factory>` and `pickle:<file>` that are ids of Gymnasium with a
+    module, `gym:<module>:<id>`, or with a package, `gym:<package>/<id>`.
+    """
+    suite, name = parse(task)
+    if suite == OWN or ':' in name:
+        return True
+    namespace, slash, _ = name.partition('/')
+    return suite == 'gym' and bool(slash) and namespace not in own.PACKAGES
 
 
 def settings_of(suite: str) -> tuple[str, ...]:

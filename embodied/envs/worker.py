@@ -18,8 +18,12 @@ __all__ = ['main']
 
 
 def main() -> None:
-    # Only the parent reacts to Ctrl-C: it stops acting, saves and closes the workers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Only the parent reacts to stop signals, which a service manager sends to all
+    # processes: it stops acting, saves and closes the workers.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    # Not ignored: programs that the environment starts would inherit that.
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
     fd = int(sys.argv[1])
     os.set_inheritable(fd, False)
     with Connection(fd) as pipe:

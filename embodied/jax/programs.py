@@ -1,6 +1,5 @@
 """Programs: functions that are compiled once per shape, also ahead of time."""
 
-import os
 import pathlib
 import sys
 import threading
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from embodied.core import cpu
 from embodied.core.errors import ConfigError
 
 __all__ = ['Compiled', 'Compiler', 'Program', 'choose_device', 'setup']
@@ -83,7 +83,7 @@ class Compiler:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(
-            max(1, (os.cpu_count() or 1) // CORES_PER_COMPILATION), 'compile'
+            max(1, cpu.count_cores() // CORES_PER_COMPILATION), 'compile'
         )
         self.log: list[Compiled] = []
 

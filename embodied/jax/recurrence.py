@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 import jax
 import jax.numpy as jnp
 
-__all__ = ['Memo', 'Sloped', 'compute', 'scan', 'taken', 'unroll']
+__all__ = ['Memo', 'Sloped', 'compute', 'follow', 'scan', 'taken', 'unroll']
 
 GPU_UNROLL = 8
 
@@ -69,6 +69,16 @@ def scan(step: Step, params: Any, carry: Any, xs: Any, fixed: Any) -> tuple[Any,
     return _scan_states(step, params, carry, xs, fixed)
 
 
+def follow(
+    step: Step, params: Any, carry: Any, xs: Any, fixed: Any, known: tuple[Any, Any]
+) -> tuple[Any, Any]:
+    """Known carries and outputs of `scan`, with the gradient that `scan` gives them.
+
+    It saves the forward loop where another loop has computed the same already.
+    """
+    return _follow_states(step, params, carry, xs, fixed, known)
+
+
 def _scan(step, params, carry, xs, fixed):
     def body(carry, inputs):
         carry, y = step(compute, params, carry, *taken(inputs))
@@ -121,6 +131,22 @@ def _backward(step, residuals, grads):
 
 _scan_states = jax.custom_vjp(_scan, nondiff_argnums=(0,))
 _scan_states.defvjp(_forward, _backward)
+
+
+def _follow(step, params, carry, xs, fixed, known):
+    return known
+
+
+def _follow_forward(step, params, carry, xs, fixed, known):
+    return known, (known[0], params, carry, xs, fixed)
+
+
+def _follow_backward(step, residuals, grads):
+    return *_backward(step, residuals, grads), None
+
+
+_follow_states = jax.custom_vjp(_follow, nondiff_argnums=(0,))
+_follow_states.defvjp(_follow_forward, _follow_backward)
 
 
 def _length(inputs: Any) -> int:

@@ -5,7 +5,14 @@ who want them: they load rich and Pillow.
 """
 
 from .episodes import EpisodeStats
-from .jsonl import EventFile, JsonlOutput, ScoreFile, last_record, read_records
+from .jsonl import (
+    EventFile,
+    JsonlOutput,
+    ScoreFile,
+    add_event,
+    last_record,
+    read_records,
+)
 from .logger import Logger
 
 __all__ = [
@@ -14,6 +21,7 @@ __all__ = [
     'JsonlOutput',
     'Logger',
     'ScoreFile',
+    'add_event',
     'last_record',
     'read_records',
 ]

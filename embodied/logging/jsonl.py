@@ -15,6 +15,7 @@ import contextlib
 import errno
 import fcntl
 import json
+import logging
 import math
 import os
 import time
@@ -22,7 +23,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..core.outside import open_plain
 from .logger import Entry, scalars
+
+log = logging.getLogger(__name__)
 
 __all__ = [
     'EvalFile',
@@ -30,6 +34,7 @@ __all__ = [
     'JsonlOutput',
     'LineFile',
     'ScoreFile',
+    'add_event',
     'last_record',
     'read_records',
 ]
@@ -98,6 +103,12 @@ class EventFile:
         self._file.close()
 
 
+def add_event(logdir: str | os.PathLike, event: str, **details: Any) -> None:
+    """Appends one event to the file of a run."""
+    with contextlib.closing(EventFile(logdir)) as events:
+        events.add(event, **details)
+
+
 class StepFile:
     """A line file whose steps go back only after an event that says so.
 
@@ -108,14 +119,13 @@ class StepFile:
     def __init__(self, logdir: str | os.PathLike, name: str):
         self._logdir = logdir
         self._file = LineFile(Path(logdir) / name)
-        last = self._file.last()
-        self._kept = last['step'] if last else -1
+        step = (self._file.last() or {}).get('step')
+        self._kept = step if isinstance(step, int | float) else -1
 
     def append(self, step: int, record: Mapping[str, Any]) -> None:
         if step < self._kept:
-            events = EventFile(self._logdir)
-            events.add('rewind', file=self._file.path.name, step=step, kept=self._kept)
-            events.close()
+            details = {'file': self._file.path.name, 'kept': self._kept}
+            add_event(self._logdir, 'rewind', step=step, **details)
         self._kept = -1
         self._file.append({'step': step, 'time': _now(), **record})
 
@@ -170,16 +180,21 @@ class EvalFile:
 
 
 def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
-    """All whole lines of a file that may still be written; [] if there is none."""
-    path = Path(path)
-    if not path.exists():
-        return []
-    lines = path.read_bytes().split(b'\n')
-    return [json.loads(line) for line in lines[:-1]]
+    """All whole lines of a file that may still be written; [] if there is none.
+
+    Lines that are no records, as a damaged disk leaves them, are left out.
+    """
+    with open_plain(path, follow=True) as file:
+        lines = file.read().split(b'\n')[:-1] if file else []
+    records = [json.loads(line) for line in lines if _is_record(line)]
+    if len(records) < len(lines):
+        bad = len(lines) - len(records)
+        log.warning('%s: %d lines are damaged and left out.', path, bad)
+    return records
 
 
 def last_record(path: str | os.PathLike, name: str) -> dict[str, Any] | None:
-    """The newest record with the field `name` among the last ones of a file."""
+    """The newest record with a number `name` among the last ones of a file."""
     path = Path(path)
     if not path.exists():
         return None
@@ -187,7 +202,8 @@ def last_record(path: str | os.PathLike, name: str) -> dict[str, Any] | None:
         file.seek(max(0, path.stat().st_size - RECENT))
         lines = file.read().split(b'\n')
     records = (json.loads(line) for line in reversed(lines) if _is_record(line))
-    return next((record for record in records if name in record), None)
+    number = lambda record: isinstance(record.get(name), int | float)
+    return next((record for record in records if number(record)), None)
 
 
 def _sound_size(fd: int) -> int:

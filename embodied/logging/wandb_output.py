@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import wandb
 
+from ..core.files import write_whole
 from .logger import Entry, scalars
 from .pictures import frames, write_video
 
@@ -79,5 +80,5 @@ class WandbOutput:
 
 def _run_id(path: Path) -> str:
     if not path.exists():
-        path.write_text(secrets.token_hex(ID_BYTES))
+        write_whole(path, secrets.token_hex(ID_BYTES))
     return path.read_text().strip()

@@ -1,13 +1,17 @@
 """Allocator of chunks: owns the segments, makes new ones and frees dead ones."""
 
+import logging
 from pathlib import Path
 
 from embodied.core.errors import ReplayError
 
+from .inventory import Inventory
 from .schema import Schema
 from .segment import Segment, SegmentSpec
 
 __all__ = ['GIGABYTE', 'SEGMENT_BYTES', 'Allocator']
+
+log = logging.getLogger(__name__)
 
 GIGABYTE = 10**9
 SEGMENT_BYTES = 256 * 2**20
@@ -49,6 +53,7 @@ class Allocator:
         self.folder = folder
         self.boot = boot
         self.latents_in_file = latents_in_file
+        self.inventory: Inventory | None = None
         self._chunks = 0
         self._current: Segment | None = None
 
@@ -56,6 +61,11 @@ class Allocator:
     def nbytes(self) -> int:
         """Bytes of all segments of this replay, free chunks included."""
         return sum(s.spec.nbytes for n, s in self.segments.items() if n >= 0)
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether there are, or will be, segments in files."""
+        return bool(self.folder or any(s.path for s in self.segments.values()))
 
     @property
     def segment_bytes(self) -> int:
@@ -100,6 +110,10 @@ class Allocator:
     def oldest(self) -> int:
         return min(number for number in self.segments if number >= 0)
 
+    def is_filling(self, segment: Segment) -> bool:
+        """Whether new chunks go there."""
+        return segment is self._current and segment.used < segment.spec.chunks
+
     def continue_in(self, number: int) -> None:
         """Goes on filling a segment of an earlier process."""
         self._current = self.segments[number]
@@ -108,18 +122,30 @@ class Allocator:
         """One chunk of a segment died; the file goes with the last one."""
         segment = self.segments[number]
         segment.live -= 1
-        filling = segment is self._current and segment.used < segment.spec.chunks
-        if segment.live or filling:
+        if segment.live or self.is_filling(segment):
             return
         self.delete(number)
 
     def delete(self, number: int) -> None:
         """Forgets a segment and its file; a source's file is not ours to delete."""
-        segment = self.segments.pop(number)
-        if segment is self._current:
-            self._current = None
+        segment = self.forget(number)
         if number >= 0 and segment.path is not None:
             segment.path.unlink()
+
+    def forget(self, number: int) -> Segment:
+        """Gives a segment up, but not its file."""
+        segment = self.segments.pop(number)
+        segment.live = 0
+        if segment is self._current:
+            self._current = None
+        if number >= 0 and self.inventory is not None:
+            try:
+                self.inventory.remove(number)
+            except OSError as error:
+                # On a full disk, deleting the file is what helps; the next change of
+                # the inventory makes up for this one.
+                log.error('The inventory of %s is out of date: %s', self.folder, error)
+        return segment
 
     def _create(self) -> Segment:
         number = self.next_number
@@ -127,6 +153,8 @@ class Allocator:
         spec = self._spec(number)
         try:
             segment = Segment.create(spec, path, self.boot)
+            if self.inventory is not None:
+                self.inventory.add(number, self.segments)
         except OSError as error:
             raise ReplayError(
                 f'Replay cannot reserve {spec.nbytes / 10**6:.0f} MB'

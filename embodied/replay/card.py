@@ -6,12 +6,14 @@ import os
 from pathlib import Path
 
 from embodied.core.errors import ReplayError
+from embodied.core.outside import read_plain
 
 __all__ = ['CARD', 'BadCard', 'Card', 'fsync', 'new_id', 'was_closed']
 
 CARD = 'replay.json'
 FORMAT = 2
 ID_HALF = 8  # bytes
+LARGEST = 4096  # bytes of a card
 
 
 class BadCard(Exception):
@@ -32,12 +34,16 @@ class Card:
     def read(cls, folder: Path) -> 'Card':
         """Card of a folder; FileNotFoundError if it has none."""
         try:
-            data = json.loads((folder / CARD).read_text())
+            data = json.loads(read_plain(folder / CARD, LARGEST))
             if data['format'] != FORMAT:
                 raise BadCard(f'it has format {data["format"]}, not {FORMAT}')
             ids = bytes.fromhex(data['store']), bytes.fromhex(data['prefix'])
+            if [len(x) for x in ids] != [ID_HALF, ID_HALF]:
+                raise BadCard('its ids do not have the length of ids')
             return cls(*ids, bool(data['clean']))
-        except (ValueError, KeyError, TypeError) as error:
+        except FileNotFoundError:
+            raise
+        except (ValueError, KeyError, TypeError, OSError) as error:
             raise BadCard('it is not the card of a replay') from error
 
     def write(self, folder: Path) -> None:

@@ -1,20 +1,21 @@
-"""Folder of segment files: one writer at a time, broken files set aside.
+"""Folder of segment files: one writer at a time, unusable files in quarantine.
 
 replay.json    id of the store, beginning of its step ids, whether it was closed
+segments.json  which segments there are, and how many steps each holds
 lock           held by the process that writes; names it
 00000000.seg   segments, numbered in the order of their creation
 00000001.new   a segment that is being made; without rows
-aside/         files that could not be read, kept for a person to look at
+quarantine/    files that cannot be used, kept for a person to look at
 """
 
-import collections
+import dataclasses
 import fcntl
 import logging
 import os
 import resource
 import socket
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,10 @@ import psutil
 from embodied.core.errors import FolderInUseError, ReplayError
 
 from .card import CARD, BadCard, Card, fsync, new_id
-from .segment import BadSegment, Segment
+from .damage import Damage
+from .inventory import INVENTORY, BadInventory, Inventory
+from .segment import Segment
+from .survey import Survey, find_owner, list_segments, number_of
 
 __all__ = [
     'Folder',
@@ -32,11 +36,13 @@ __all__ = [
     'list_segments',
     'local_path',
     'need_descriptors',
+    'quarantine',
 ]
 
 log = logging.getLogger(__name__)
 
-SUFFIX = '.seg'
+QUARANTINE = 'quarantine'
+ASIDE = 'aside'  # its name in version 0.1.0
 BOOT_ID = Path('/proc/sys/kernel/random/boot_id')
 SPARE_DESCRIPTORS = 256  # for everything in the process that is not a segment
 NETWORK = {
@@ -46,7 +52,11 @@ NETWORK = {
 
 
 class Folder:
-    """A folder that this process alone writes to, until `close`."""
+    """A folder that this process alone writes to, until `close`.
+
+    damages: what was found to be wrong. before: the inventory of the last process, if
+    there is one. inventory: that of this process.
+    """
 
     def __init__(self, path: Any):
         self.path = local_path(path)
@@ -54,7 +64,10 @@ class Folder:
         self._lock = _Lock(self.path)
         for leftover in self.path.glob('*.new'):
             leftover.unlink()
+        self.damages: list[Damage] = []
+        self.before = self._read_inventory()
         self._card = self._read_card()
+        self.inventory = Inventory(self.path, self._card.store)
         kind = file_system(self.path)
         if kind in NETWORK:
             log.warning(
@@ -83,28 +96,31 @@ class Folder:
         self._keep(self._card.change(clean=True))
 
     def open_segments(self) -> list[Segment]:
-        """All readable segments, oldest first; the others are set aside."""
-        paths = list_segments(self.path)
-        need_descriptors(len(paths))
-        segments = []
-        for path in paths:
-            try:
-                segment = Segment.open(path, writable=True)
-                if segment.spec.store != self._card.store.hex():
-                    raise BadSegment('it belongs to another replay')
-                if path.stem != f'{segment.spec.number:08d}':
-                    raise BadSegment(f'it is a copy of number {segment.spec.number}')
-                segments.append(segment)
-            except BadSegment as error:
-                # First: after a crash in between, nobody would know of the loss.
-                self.note_loss()
-                self._put_aside(path, str(error))
-        return segments
+        """All usable segments, oldest first; the others go to the quarantine."""
+        need_descriptors(len(list_segments(self.path)))
+        survey = Survey(self.path, self._card.store, writable=True)
+        bad, missing = survey.damages(self.before)
+        # First: after a crash in between, the loss would go unnoticed.
+        self.note(missing, bad)
+        for damage in bad:
+            self._report(quarantine(self.path, damage))
+        self._rename(survey.misnamed)
+        self.inventory.rows = dict.fromkeys(survey.segments, 0)
+        self.inventory.next_number = self._next_number()
+        return list(survey.segments.values())
 
-    def next_number(self) -> int:
-        """A number above those of all segments there ever were."""
-        paths = list_segments(self.path) + list_segments(self.path / 'aside')
-        return max((int(path.stem[:8]) for path in paths), default=-1) + 1
+    def note(self, damages: Iterable[Damage], more: Iterable[Damage] = ()) -> None:
+        """Reports damages; also makes ids stale if these, or more, cost any steps."""
+        damages = list(damages)
+        if any(damage.loses_steps for damage in (*damages, *more)):
+            self.note_loss()
+        for damage in damages:
+            self._report(damage)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether steps are gone, so that what follows does not follow the rest."""
+        return any(damage.loses_steps for damage in self.damages)
 
     def sync(self) -> None:
         """Makes the names of the files survive a loss of power."""
@@ -113,31 +129,76 @@ class Folder:
     def close(self) -> None:
         self._lock.release()
 
-    def _read_card(self) -> Card:
+    def _read_inventory(self) -> Inventory | None:
         try:
-            return Card.read(self.path)
+            return Inventory.read(self.path)
         except FileNotFoundError:
-            pass
+            return None
+        except BadInventory as error:
+            damage = Damage(self.path / INVENTORY, str(error), 0)
+            self._report(quarantine(self.path, damage))
+            return None
+
+    def _read_card(self) -> Card:
+        card, path = None, self.path / CARD
+        try:
+            card = Card.read(self.path)
+        except FileNotFoundError:
+            if self.before or list_segments(self.path):
+                self._report(Damage(path, 'it is missing; a new one is made', 0))
         except BadCard as error:
-            self._put_aside(self.path / CARD, str(error))
-        # Segments without a card, such as now: most of them say whose they are.
-        stores = collections.Counter(_owners(self.path))
-        store = bytes.fromhex(max(stores, key=stores.__getitem__)) if stores else None
-        return self._keep(Card(store or new_id(), new_id()))
+            self._report(quarantine(self.path, Damage(path, str(error), 0)))
+        owner = find_owner(self.path, card.store if card else None, self.before)
+        foreign = 'it belongs to another replay'
+        if self.before and self.before.store != owner:
+            damage = Damage(self.path / INVENTORY, foreign, 0)
+            self._report(quarantine(self.path, damage))
+            self.before = None
+        if card is not None and card.store != owner:
+            self._report(quarantine(self.path, Damage(path, foreign, 0)))
+            card = None
+        return card or self._keep(Card(owner or new_id(), new_id()))
+
+    def _next_number(self) -> int:
+        """A number above those of all segments there ever were."""
+        homes = self.path, self.path / QUARANTINE, self.path / ASIDE
+        paths = [path for home in homes for path in list_segments(home)]
+        numbers = [number_of(path) or 0 for path in paths]
+        known = self.before.next_number if self.before else 0
+        return max([known, *(number + 1 for number in numbers)])
+
+    def _rename(self, segments: list[Segment]) -> None:
+        """Gives segments their right names, which other ones of them may have."""
+        moves = [(x, x.path, f'{x.spec.number:08d}') for x in segments]
+        for suffix in ('-moved.seg', '.seg'):
+            for segment, _, stem in moves:
+                assert segment.path is not None
+                segment.path = segment.path.rename(self.path / (stem + suffix))
+        for segment, path, _ in moves:
+            assert path is not None and segment.path is not None
+            reason = f'it was under a wrong name; renamed to {segment.path.name}'
+            self._report(Damage(path, reason, 0))
 
     def _keep(self, card: Card) -> Card:
         card.write(self.path)
         self._card = card
         return card
 
-    def _put_aside(self, path: Path, reason: str) -> None:
-        home = self.path / 'aside'
-        home.mkdir(exist_ok=True)
-        target = home / path.name
-        while target.exists():
-            target = target.with_name(target.stem + '-again' + target.suffix)
-        path.rename(target)
-        log.warning('Replay file %s set aside as %s: %s.', path, target, reason)
+    def _report(self, damage: Damage) -> None:
+        self.damages.append(damage)
+        damage.report()
+
+
+def quarantine(folder: Path, damage: Damage) -> Damage:
+    """Moves a file that cannot be used out of the way; says where to."""
+    home = folder / QUARANTINE
+    home.mkdir(exist_ok=True)
+    target = home / damage.path.name
+    while target.exists():
+        target = target.with_name(target.stem + '-again' + target.suffix)
+    damage.path.rename(target)
+    reason = f'{damage.reason}; moved to {QUARANTINE}/{target.name}'
+    return dataclasses.replace(damage, reason=reason)
 
 
 def find_folder(path: Path) -> Path:
@@ -149,12 +210,6 @@ def find_folder(path: Path) -> Path:
         f'There is no replay in {path} nor in {path / "replay"}. If replay.dir was '
         f'set, name that folder.'
     )
-
-
-def list_segments(path: Path) -> list[Path]:
-    """Segment files of a folder by number."""
-    paths = (p for p in path.glob('*' + SUFFIX) if p.is_file())
-    return sorted(p for p in paths if p.stem[:8].isdigit())
 
 
 def local_path(path: Any) -> Path:
@@ -199,15 +254,6 @@ def need_descriptors(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
-def _owners(path: Path) -> Iterator[str]:
-    """Store ids of the readable segments."""
-    for file in list_segments(path):
-        try:
-            yield Segment.open(file, writable=False).spec.store
-        except BadSegment:
-            continue  # set aside, with a message, when it is opened to be used
-
-
 class _Lock:
     """Exclusive lock of a folder; ends with `release`, this object or the process."""
 
@@ -216,7 +262,7 @@ class _Lock:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.read(fd, 1000).decode() or 'another process'
+            holder = os.read(fd, 1000).decode(errors='replace') or 'another process'
             os.close(fd)
             raise FolderInUseError(
                 f'The replay folder {path} is being written by {holder}. Stop that run '

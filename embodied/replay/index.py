@@ -91,11 +91,16 @@ class Index:
         self._sums = None
 
     def remove(self, ordinal: int) -> None:
-        """Forgets a chunk; its successor becomes the beginning of its stream."""
+        """Forgets a chunk; its successor becomes the beginning of a stream.
+
+        One that has a predecessor cuts its stream, and stops must be found again.
+        """
         row = ordinal - self.base
-        after = self._table['next'][row]
+        before, after = self._table['prev'][row], self._table['next'][row]
         if after != NONE:
             self._table['prev'][after - self.base] = NONE
+        if before != NONE:
+            self._table['next'][before - self.base] = NONE
         self._table[row] = _EMPTY
         while self._dead < self.count and not self._table['live'][self._dead]:
             self._dead += 1

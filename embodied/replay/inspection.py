@@ -1,15 +1,16 @@
 """Inspection: looks at a replay folder without writing to it, for people and tests."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from embodied.core.base import Array, Batch
 
+from . import checksums
 from .allocator import Allocator
-from .card import was_closed
+from .card import CARD, BadCard, Card, was_closed
+from .damage import Damage
 from .folder import (
     boot_id,
     find_folder,
@@ -18,10 +19,12 @@ from .folder import (
     need_descriptors,
 )
 from .index import NONE, join
-from .loader import attach, recover
-from .schema import ORDER, SERIAL, VERSION, Schema
-from .segment import FREE, BadSegment, Segment
+from .inventory import INVENTORY, BadInventory, Inventory
+from .loader import attach, leave_out, recover
+from .schema import SERIAL, VERSION, Schema
+from .segment import Segment
 from .store import Store, is_broken
+from .survey import Survey, find_owner
 
 __all__ = ['Inspection']
 
@@ -31,21 +34,14 @@ class Inspection:
 
     def __init__(self, path: Any):
         self.path = find_folder(local_path(path))
-        paths = list_segments(self.path)
-        need_descriptors(len(paths))
-        self.bad: dict[Path, str] = {}
-        self.segments: list[Segment] = []
-        for file in paths:
-            try:
-                self.segments.append(Segment.open(file, writable=False))
-            except BadSegment as error:
-                self.bad[file] = str(error)
-            except FileNotFoundError:
-                continue  # evicted meanwhile, by the run that writes here
+        need_descriptors(len(list_segments(self.path)))
+        self._damages: list[Damage] = []
+        self.segments = self._open_segments()
         chunksize = self.segments[0].spec.chunksize if self.segments else 1
         self._store = Store(1, None, Allocator(b'', chunksize, None, None))
         for segment in self.segments:
             recover(segment, boot_id(), was_closed(self.path))
+        self._damages += leave_out(self.segments)
         attach(self._store, self.segments, self.path)
 
     @property
@@ -97,17 +93,21 @@ class Inspection:
 
     def problems(self) -> list[str]:
         """One line per thing that is not as it should be."""
-        lines = [f'{path}: {reason}' for path, reason in self.bad.items()]
-        seen: set[int] = set()
-        for segment in self.segments:
-            for slot in np.flatnonzero(segment.table['ordinal'] != FREE).tolist():
-                where = f'{segment.path}, chunk {slot}'
-                lines += [f'{where}: {line}' for line in _check_chunk(segment, slot)]
-                ordinal = int(segment.table['ordinal'][slot])
-                if ordinal in seen:
-                    lines.append(f'{where}: its number {ordinal} is used twice')
-                seen.add(ordinal)
-        return lines
+        rotten = [
+            Damage(segment.path, reason, segment.rows_of(slot), slot)
+            for segment in self.segments
+            for slot in np.flatnonzero(segment.taken()).tolist()
+            if segment.path and (reason := _verdict(segment, slot))
+        ]
+        return [str(damage) for damage in self._damages + rotten]
+
+    def unsealed(self) -> int:
+        """Full chunks without checksums, such as those of version 0.1.0."""
+        return sum(
+            checksums.is_full(segment, slot) and not checksums.is_sealed(segment, slot)
+            for segment in self.segments
+            for slot in np.flatnonzero(segment.usable()).tolist()
+        )
 
     def torn(self) -> int:
         """Rows whose latents were cut off in mid-write and read as zeros."""
@@ -117,16 +117,56 @@ class Inspection:
             for slot, fill in enumerate(segment.table['committed'])
         )
 
+    def _open_segments(self) -> list[Segment]:
+        card, inventory = self._read_card(), self._read_inventory()
+        owner = find_owner(self.path, card.store if card else None, inventory)
+        if card is not None and card.store != owner:
+            self._complain(CARD, 'it belongs to another replay')
+        if inventory is not None and inventory.store != owner:
+            self._complain(INVENTORY, 'it belongs to another replay')
+            inventory = None
+        survey = Survey(self.path, owner, writable=False)
+        if inventory is not None:
+            # The run that writes here may have evicted some of them meanwhile.
+            again = self._read_inventory()
+            now = again.rows if again else {}
+            inventory.rows = {k: v for k, v in inventory.rows.items() if k in now}
+        for damages in survey.damages(inventory):
+            self._damages += damages
+        for segment in survey.misnamed:
+            assert segment.path is not None
+            reason = f'it holds the segment {segment.spec.number}'
+            self._complain(segment.path.name, reason)
+        return list(survey.segments.values())
 
-def _check_chunk(segment: Segment, slot: int) -> list[str]:
-    record = segment.table[slot]
-    rows = slice(int(record['first']), int(record['committed']))
-    lines = []
-    if record['first'] > record['committed']:
-        lines.append(f'{record["first"]} rows evicted of {record["committed"]}')
-    if record['durable'] > record['committed']:
-        lines.append(f'{record["durable"]} rows durable of {record["committed"]}')
-    for column in (SERIAL, ORDER):
-        if (np.diff(segment.columns[column.name][slot, rows]) <= 0).any():
-            lines.append(f'the column {column.name} does not grow')
-    return lines
+    def _read_card(self) -> Card | None:
+        try:
+            return Card.read(self.path)
+        except FileNotFoundError:
+            self._complain(CARD, 'it is missing')
+        except BadCard as error:
+            self._complain(CARD, str(error))
+        return None
+
+    def _read_inventory(self) -> Inventory | None:
+        try:
+            return Inventory.read(self.path)
+        except FileNotFoundError:
+            pass  # of version 0.1.0
+        except BadInventory as error:
+            self._complain(INVENTORY, str(error))
+        return None
+
+    def _complain(self, name: str, reason: str) -> None:
+        damage = Damage(self.path / name, reason, 0)
+        if damage not in self._damages:
+            self._damages.append(damage)
+
+
+def _verdict(segment: Segment, slot: int) -> str:
+    """What is wrong with the columns of a chunk; empty if nothing is known to be."""
+    if not segment.usable()[slot]:
+        return 'it is damaged and out of use'
+    sealed = checksums.is_sealed(segment, slot)
+    whole = not sealed or checksums.values_match(segment, slot)
+    return '' if whole else 'it fails its checksum'

@@ -7,6 +7,8 @@ import numpy as np
 from embodied.core.errors import ReplayError
 
 from .card import was_closed
+from .damage import Damage
+from .faults import correct, find_faults, find_gaps, forget_gaps
 from .folder import (
     Folder,
     boot_id,
@@ -14,28 +16,31 @@ from .folder import (
     list_segments,
     local_path,
     need_descriptors,
+    quarantine,
 )
 from .index import NONE
 from .schema import ORDER, SERIAL, Schema
-from .segment import FREE, BadSegment, Segment
+from .segment import BadSegment, Segment
 from .store import Store
 
-__all__ = ['attach', 'load_folder', 'load_source', 'recover', 'refuse_difference']
+__all__ = [
+    'attach',
+    'leave_out',
+    'load_folder',
+    'load_source',
+    'recover',
+    'refuse_difference',
+]
 
 
 def load_folder(store: Store, folder: Folder, boot: str) -> int:
     """Takes over all rows of a folder, which this process goes on writing: how many
     were lost because their machine went down before they were synced."""
-    lost = 0
     allocator = store.allocator
     segments = folder.open_segments()
-    clean = folder.card.clean
-    if not clean and any(_booted_since(segment, boot) for segment in segments):
-        folder.note_loss()
+    lost = _make_sound(segments, folder, boot)
     allocator.prefix = folder.card.prefix
     for segment in segments:
-        lost += recover(segment, boot, clean)
-        _fetch_numbers(segment)
         segment.dirty = bool(
             (segment.table['durable'] < segment.table['committed']).any()
         )
@@ -46,25 +51,77 @@ def load_folder(store: Store, folder: Folder, boot: str) -> int:
     if segments:
         allocator.chunksize = segments[0].spec.chunksize
         allocator.prepare(segments[0].spec.schema)
-    allocator.next_number = folder.next_number()
+    allocator.next_number = folder.inventory.next_number
+    allocator.inventory = folder.inventory
+    _enter_all(store, segments)
+    _drop_empty(store, folder)
+    forget_gaps([s for n, s in allocator.segments.items() if n >= 0])
+    store.index.find_stops()
+    if folder.has_gaps:
+        store.cut_streams()
+    folder.inventory.count(allocator.segments)
+    folder.inventory.next_order = store.next_order
+    if segments or folder.before:
+        folder.inventory.write()
+    return lost
+
+
+def _make_sound(segments: list[Segment], folder: Folder, boot: str) -> int:
+    """Leaves out what is damaged or was not synced; returns how much was not."""
+    clean = folder.card.clean
+    booted = not clean and any(_booted_since(segment, boot) for segment in segments)
+    if booted:
+        folder.note_loss()
+    lost = sum(recover(segment, boot, clean) for segment in segments)
+    for segment in segments:
+        _fetch_numbers(segment)
+    end = _end_of_orders(folder, segments)
+    faults = find_faults(_listed_first(segments, folder), end)
+    damages = [fault.damage for fault in faults]
+    if not booted and not folder.has_gaps and not any(x.loses_steps for x in damages):
+        damages = find_gaps(segments) + damages  # else there is a reason for gaps
+    folder.note(damages)
+    correct(faults)
+    return lost
+
+
+def _listed_first(segments: list[Segment], folder: Folder) -> list[Segment]:
+    """A file that came back from elsewhere does not displace what was written since."""
+    listed = folder.before.rows if folder.before else {}
+    return sorted(segments, key=lambda segment: segment.spec.number not in listed)
+
+
+def _end_of_orders(folder: Folder, segments: list[Segment]) -> int | None:
+    """A number above the orders of all rows, if the folder has an inventory.
+
+    Rows that were written since its last change are all in the files of today, or in
+    those that are missing.
+    """
+    if folder.before is None or not segments:
+        return None
+    spec = segments[0].spec
+    away = len(folder.before.rows.keys() - {x.spec.number for x in segments})
+    rows = sum(segment.rows_ever() for segment in segments)
+    return folder.before.next_order + rows + away * spec.chunks * spec.chunksize
+
+
+def _enter_all(store: Store, segments: list[Segment]) -> None:
+    allocator = store.allocator
     records = [
         (segment.table[slot], segment.spec.number, slot)
         for segment in segments
-        for slot in np.flatnonzero(segment.table['ordinal'] != FREE).tolist()
+        for slot in np.flatnonzero(segment.usable()).tolist()
     ]
     records.sort(key=lambda record: record[0]['ordinal'])
     for record, number, slot in records:
         ordinal, stream = int(record['ordinal']), int(record['stream'])
         if record['first'] < record['committed']:
-            prev = _complete_before(store, int(record['prev']))
+            prev = _complete_before(store, int(record['prev']), stream)
             _enter(store, ordinal, stream, prev, number, slot)
             _continue_stream(store, ordinal, stream)
         if record['committed']:
             _read_counters(store, stream, allocator.segments[number], slot)
         store.next_ordinal = ordinal + 1
-    _drop_empty(store)
-    store.index.find_stops()
-    return lost
 
 
 def load_source(store: Store, path: Any) -> None:
@@ -80,7 +137,16 @@ def load_source(store: Store, path: Any) -> None:
     segments = [_open_source(p) for p in paths]
     for segment in segments:
         recover(segment, boot_id(), was_closed(home))
+    for damage in leave_out(segments):
+        damage.report()
     attach(store, segments, home)
+
+
+def leave_out(segments: list[Segment]) -> list[Damage]:
+    """Leaves out what is damaged in privately mapped segments; says what it is."""
+    for segment in segments:
+        _fetch_numbers(segment)
+    return correct(find_faults(segments))
 
 
 def attach(store: Store, segments: list[Segment], home: Any) -> None:
@@ -88,26 +154,26 @@ def attach(store: Store, segments: list[Segment], home: Any) -> None:
 
     Chunks get negative ordinals and orders: they are older than everything of ours.
     """
-    for segment in segments:
-        _fetch_numbers(segment)
     records = [
-        (record, segment, slot)
+        (segment.table[slot], segment, slot)
         for segment in segments
-        for slot, record in enumerate(segment.table)
-        if record['ordinal'] != FREE and record['first'] < record['committed']
+        for slot in np.flatnonzero(segment.usable()).tolist()
+        if segment.table['first'][slot] < segment.table['committed'][slot]
     ]
     records.sort(key=lambda entry: entry[0]['ordinal'])
     names = {int(r['ordinal']): i - len(records) for i, (r, _, _) in enumerate(records)}
     newest = max((_last(s, slot, ORDER.name) for _, s, slot in records), default=0)
     for i, segment in enumerate(segments):
         segment.columns[ORDER.name][:] -= newest + 1
+        segment.shift = newest + 1
         _share_schema(store, segment, home)
         store.allocator.segments[-1 - i] = segment
     numbers = {id(segment): -1 - i for i, segment in enumerate(segments)}
     for record, segment, slot in records:
-        prev = _complete_before(store, names.get(int(record['prev']), NONE))
-        ordinal = names[int(record['ordinal'])]
-        _enter(store, ordinal, int(record['stream']), prev, numbers[id(segment)], slot)
+        ordinal, stream = names[int(record['ordinal'])], int(record['stream'])
+        prev = names.get(int(record['prev']), NONE)
+        prev = _complete_before(store, prev, stream)
+        _enter(store, ordinal, stream, prev, numbers[id(segment)], slot)
     store.index.find_stops()
 
 
@@ -124,6 +190,7 @@ def recover(segment: Segment, boot: str, clean: bool) -> int:
         lost = int((table['committed'] - table['durable'])[unsynced].sum())
         table['committed'] = np.minimum(table['committed'], table['durable'])
         table['first'] = np.minimum(table['first'], table['committed'])
+        table['seal'][unsynced] = 0
         segment.lose_latents()
     segment.header['boot'] = boot.encode()
     return lost
@@ -131,13 +198,14 @@ def recover(segment: Segment, boot: str, clean: bool) -> int:
 
 def _fetch_numbers(segment: Segment) -> None:
     """Lets the disk read the columns that loading looks at, of all chunks at once."""
-    names = [SERIAL.name, ORDER.name]
+    names, size = [SERIAL.name, ORDER.name], segment.spec.chunksize
     for slot in np.flatnonzero(segment.table['committed']).tolist():
-        segment.fetch(names, slot, 0, int(segment.table['committed'][slot]))
+        rows = min(int(segment.table['committed'][slot]), size)
+        segment.fetch(names, slot, 0, rows)
 
 
 def _booted_since(segment: Segment, boot: str) -> bool:
-    return segment.header[0]['boot'].decode() != boot
+    return bool(segment.header[0]['boot'] != boot.encode())
 
 
 def _open_source(path: Any) -> Segment:
@@ -170,13 +238,16 @@ def refuse_difference(old: Schema, new: Schema, home: Any) -> None:
         )
 
 
-def _complete_before(store: Store, prev: int) -> int:
-    """The predecessor if its rows are all there, else NONE: the stream has a gap."""
+def _complete_before(store: Store, prev: int, stream: int) -> int:
+    """The predecessor if its rows are all there, else NONE: the stream has a gap.
+
+    One that is of another stream, or followed by another chunk already, is none.
+    """
     row = prev - store.index.base
     if prev == NONE or not 0 <= row < store.index.count:
         return NONE
     record = store.index.table[row]
-    if not record['live']:
+    if not record['live'] or record['stream'] != stream or record['next'] != NONE:
         return NONE
     size = store.allocator.segments[int(record['segment'])].spec.chunksize
     return prev if record['fill'] == size else NONE
@@ -212,14 +283,22 @@ def _last(segment: Segment, slot: int, name: str) -> int:
     return int(segment.columns[name][slot, int(segment.table['committed'][slot]) - 1])
 
 
-def _drop_empty(store: Store) -> None:
-    """Continues the newest segment if it has room; deletes those without rows."""
+def _drop_empty(store: Store, folder: Folder) -> None:
+    """Continues the newest segment if it has room; deletes those without rows.
+
+    Where damage is the reason, the file goes to the quarantine instead.
+    """
     allocator = store.allocator
     for number in sorted(n for n in allocator.segments if n >= 0):
         segment = allocator.segments[number]
-        taken = np.flatnonzero(segment.table['ordinal'] != FREE)
+        taken = np.flatnonzero(segment.taken())
         segment.used = int(taken[-1]) + 1 if len(taken) else 0
         if number == max(allocator.segments) and segment.used < segment.spec.chunks:
             allocator.continue_in(number)
+        elif not segment.live and segment.usable().sum() < len(taken):
+            allocator.forget(number)
+            assert segment.path is not None
+            reason = 'all of its chunks are damaged or evicted'
+            folder.note([quarantine(folder.path, Damage(segment.path, reason, 0))])
         elif not segment.live:
             allocator.delete(number)

@@ -12,13 +12,18 @@ from embodied.core.errors import ConfigError, ReplayError
 
 from . import snapshot
 from .allocator import GIGABYTE, Allocator
-from .folder import Folder, boot_id, need_descriptors
+from .checksums import is_full
+from .damage import Damage
+from .folder import Folder, boot_id, need_descriptors, quarantine
 from .footprint import Footprint
 from .index import NONE
+from .inventory import Inventory
 from .loader import load_folder, load_source, refuse_difference
 from .online import OnlineQueue
 from .reader import Reader
 from .schema import CONTEXT_KEYS, Schema
+from .scrubber import Scrubber
+from .segment import Segment
 from .selector import Selector
 from .selectors import Uniform
 from .store import Store
@@ -99,12 +104,14 @@ class Replay(base.Replay):
         self.lost = 0
         if self._folder:
             self.lost = load_folder(self._store, self._folder, allocator.boot)
+        self._damages = list(self._folder.damages) if self._folder else []
         self._store.trim()
         self._selector.rebuild()
+        self._scrubber = self._start_scrubber() if allocator.on_disk else None
         self._sync_first = bool(self._folder) and sync == 'ack'
         self._syncer = None
         if self._folder and sync_every > 0:
-            self._syncer = Syncer(self.sync, sync_every)
+            self._syncer = Syncer(self._sync_all, sync_every)
 
     def __len__(self) -> int:
         with self._lock:
@@ -253,19 +260,74 @@ class Replay(base.Replay):
             dirty = [s for s in self._store.allocator.segments.values() if s.dirty]
         sync_segments(dirty, self._lock)
         if self._folder and dirty:
+            self._folder.inventory.sync()
             self._folder.sync()
+
+    def take_damages(self) -> list[Damage]:
+        """What was found to be wrong with the files since the last call."""
+        with self._lock:
+            damages, self._damages = self._damages, []
+        return damages
+
+    def finish_checks(self) -> None:
+        """Waits until all full chunks so far have their checksums or are verified."""
+        if self._scrubber:
+            self._scrubber.finish()
 
     def close(self) -> None:
         """Syncs, latents included, and gives the folder back. Then nothing works."""
         if self._syncer:
             self._syncer.close()
+        if self._scrubber:
+            self._scrubber.put(x for x in self._store.tails() if is_full(*x))
+            self._scrubber.close()
         if self._folder:
-            segments = self._store.allocator.segments.values()
+            segments = self._store.allocator.segments
             try:
-                sync_segments([s for s in segments if s.writable], self._lock)
+                sync_segments([s for s in segments.values() if s.writable], self._lock)
+                self._write_inventory(self._folder.inventory)
+                self._folder.inventory.sync()
                 self._folder.note_end()
             finally:
                 self._folder.close()
+
+    def _sync_all(self) -> None:
+        if self._folder and not self._sync_first:
+            self._write_inventory(self._folder.inventory, dirty_only=True)
+        self.sync()
+
+    def _write_inventory(self, inventory: Inventory, dirty_only: bool = False) -> None:
+        with self._lock:
+            inventory.count(self._store.allocator.segments, dirty_only)
+            inventory.next_order = self._store.next_order
+            inventory.write()
+
+    def _start_scrubber(self) -> Scrubber:
+        scrubber = Scrubber(self._condemn)
+        for segment in self._store.allocator.segments.values():
+            slots = np.flatnonzero(segment.usable()).tolist()
+            full = [(segment, slot) for slot in slots if is_full(segment, slot)]
+            scrubber.put(full, earlier=True)
+        return scrubber
+
+    def _condemn(self, segment: Segment, slot: int) -> None:
+        """Excludes a chunk whose columns fail their checksum."""
+        assert segment.path is not None
+        with self._lock:
+            steps = self._store.exclude(segment, slot)
+            if not steps:
+                return
+            segment.retire(slot)
+            self._selector.rebuild()
+            reason = 'the chunk fails its checksum; it is not served any more'
+            damage = Damage(segment.path, reason, steps, slot)
+            allocator, number = self._store.allocator, segment.spec.number
+            used = segment.live or allocator.is_filling(segment)
+            if self._folder and segment.writable and not used:
+                allocator.forget(number)
+                damage = quarantine(self._folder.path, damage)
+            self._damages.append(damage)
+        damage.report()
 
     def _recount(self, streams: dict[str, Any], order: int) -> None:
         """Numbers the rows of each stream as before, with those added since `order`."""
@@ -328,6 +390,10 @@ class Replay(base.Replay):
         if self._online is not None:
             self._online.added(new)
         self._traffic['inserts'] += len(new.positions)
+        if self._store.filled:
+            if self._scrubber:
+                self._scrubber.put(self._store.filled)
+            self._store.filled = []
 
     def _choose(self, batch: int, mode: str) -> base.Array:
         train, rng = mode == 'train', self._rngs[mode]

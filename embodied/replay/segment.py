@@ -24,7 +24,7 @@ from embodied.core.base import Array
 from .region import HUGE, PAGE, Region, round_up
 from .schema import PRIORITY, VERSION, Schema
 
-__all__ = ['CHUNK', 'FREE', 'BadSegment', 'Segment', 'SegmentSpec']
+__all__ = ['CHUNK', 'FREE', 'BadSegment', 'Segment', 'SegmentSpec', 'read_spec']
 
 MAGIC = b'DRPLSEG2'
 LARGE = 64 * 2**20  # bytes
@@ -33,6 +33,7 @@ FREE = np.iinfo(np.int64).min  # ordinal of a chunk slot that is not in use
 # Versions of rows whose latents are gone and of new ones. Each update adds two, and is
 # under way while they are odd.
 LOST, WHOLE = 0, 2
+RETIRED = 0x44454144  # any other value is not taken for a decision
 
 HEADER = np.dtype([('magic', 'S8'), ('bytes', 'u4'), ('crc', 'u4'), ('boot', 'S48')])
 CHUNK = np.dtype(
@@ -45,7 +46,11 @@ CHUNK = np.dtype(
         ('first', 'u4'),  # rows before this one are evicted
         ('committed', 'u4'),  # rows that are written
         ('durable', 'u4'),  # rows that survive a loss of power
-        ('spare', 'u8', 2),
+        # Files of version 0.1.0 have zeros from here on, and ignore the rest.
+        ('numbers', 'u4'),  # checksum of the columns that loading reads
+        ('values', 'u4'),  # and of those that sampling reads
+        ('seal', 'u4'),  # of both and the ordinal, written last; 0: no checksums
+        ('retired', 'u4'),  # RETIRED: damaged and out of use
     ]
 )
 
@@ -121,6 +126,7 @@ class Segment:
         self.used = 0  # slots taken so far, from the front
         self.live = 0  # of these, chunks that are not evicted
         self.dirty = False  # committed rows that are not durable yet
+        self.shift = 0  # what orders in memory are below those in the file
         self._memory = memory
         self.header = np.frombuffer(memory, HEADER, 1)
         self.table = np.frombuffer(memory, CHUNK, spec.chunks, spec.table)
@@ -165,7 +171,6 @@ class Segment:
         _will_need(memory, 0, min(size, HEAD))
         spec = _describe(memory, size)
         segment = cls(spec, memory, path, writable)
-        segment._check_table()
         if not spec.latents_in_file:
             segment.lose_latents()
         return segment
@@ -177,6 +182,7 @@ class Segment:
         record['next'] = FREE
         record['first'] = record['committed'] = record['durable'] = 0
         record['crc'] = _chunk_crc(ordinal, stream, prev)
+        record['seal'] = record['retired'] = 0
         self.columns[VERSION.name][slot] = WHOLE
         self.columns[PRIORITY.name][slot] = np.nan
         # Last: only now does the slot count as taken.
@@ -198,15 +204,45 @@ class Segment:
         there = np.arange(self.spec.chunksize) < self.table['committed'][:, None]
         self.columns[VERSION.name][:] = np.where(there, LOST, WHOLE)
 
-    def _check_table(self) -> None:
-        taken = self.table[self.table['ordinal'] != FREE]
-        size = self.spec.chunksize
-        if (taken['committed'] > size).any() or (taken['first'] > size).any():
-            raise BadSegment('a chunk claims more rows than it has room for')
-        for record in taken:
-            crc = _chunk_crc(record['ordinal'], record['stream'], record['prev'])
-            if crc != record['crc']:
-                raise BadSegment('the record of a chunk fails its checksum')
+    def taken(self) -> Array:
+        """Which slots [chunks] are in use, or were."""
+        return self.table['ordinal'] != FREE
+
+    def usable(self) -> Array:
+        """Which of these hold rows that count."""
+        return self.taken() & (self.table['retired'] != RETIRED)
+
+    def retire(self, slot: int) -> None:
+        """Takes a damaged chunk out of use for good; its bytes stay as they are."""
+        self.table['retired'][slot] = RETIRED
+
+    def record_is_whole(self, slot: int) -> bool:
+        record = self.table[slot]
+        crc = _chunk_crc(record['ordinal'], record['stream'], record['prev'])
+        return bool(crc == record['crc'])
+
+    def rows_ever(self) -> int:
+        """The same with those that are evicted."""
+        return int(np.minimum(self.table['committed'], self.spec.chunksize).sum())
+
+    def rows(self) -> int:
+        """Steps that it holds, as far as its counters make sense."""
+        return sum(map(self.rows_of, np.flatnonzero(self.usable()).tolist()))
+
+    def rows_of(self, slot: int) -> int:
+        record, size = self.table[slot], self.spec.chunksize
+        return max(0, min(int(record['committed']), size) - int(record['first']))
+
+
+def read_spec(path: Path) -> SegmentSpec:
+    """What the header of a file says, without a look at the rest."""
+    with open(path, 'rb') as file:
+        size = os.fstat(file.fileno()).st_size
+        head = file.read(HEADER.itemsize)
+        if len(head) < HEADER.itemsize:
+            raise BadSegment(f'it has {size} bytes, less than a header')
+        count = int(np.frombuffer(head, HEADER, 1)[0]['bytes'])
+        return _describe(head + file.read(min(count, size)), size)
 
 
 def _describe(memory: Any, size: int) -> SegmentSpec:
@@ -217,7 +253,10 @@ def _describe(memory: Any, size: int) -> SegmentSpec:
     text = memory[HEADER.itemsize : end]
     if zlib.crc32(text) != head['crc']:
         raise BadSegment('its description fails its checksum')
-    spec = SegmentSpec.from_json(json.loads(text))
+    try:
+        spec = SegmentSpec.from_json(json.loads(text))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise BadSegment(f'its description cannot be read: {error!r}') from error
     if size != spec.nbytes:
         raise BadSegment(f'it has {size} of {spec.nbytes} bytes')
     return spec

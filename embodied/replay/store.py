@@ -27,6 +27,9 @@ ID_BYTES = 20
 EVICT_SHARE = 1024
 
 
+Place = tuple[Segment, int]  # and slot
+
+
 class Piece(NamedTuple):
     """`steps` rows of one chunk that fill out[row, offset : offset + steps]."""
 
@@ -72,6 +75,7 @@ class Store:
         self.rows = 0  # live rows
         self.next_order = 0
         self.next_ordinal = 0
+        self.filled: list[Place] = []  # chunks in files, for the owner to empty
         self._ages: list[tuple[int, int]] = []  # heap of (order of first row, ordinal)
         self._front: Front | None = None  # of the last insert, while it is good
         self._quantum = max(1, (capacity or 0) // EVICT_SHARE)
@@ -254,12 +258,41 @@ class Store:
 
     def drop_dead(self, ordinal: int) -> None:
         """Forgets a chunk without rows and frees its segment if it was the last."""
+        self.allocator.release(self._leave(ordinal))
+
+    def exclude(self, segment: Segment, slot: int) -> int:
+        """Forgets a chunk in the middle of its stream, which is cut there; the segment
+        stays. Returns how many rows are gone: none if they were evicted before."""
+        numbers = [n for n, s in self.allocator.segments.items() if s is segment]
+        table = self.index.table
+        mine = (table['live'] > 0) & (table['slot'] == slot)
+        found = np.flatnonzero(mine & np.isin(table['segment'], numbers)).tolist()
+        if not found:
+            return 0
+        ordinal = found[0] + self.index.base
+        gone = int(table['fill'][found[0]] - table['first'][found[0]])
+        self._ages = [age for age in self._ages if age[1] != ordinal]
+        heapq.heapify(self._ages)
+        self.rows -= gone
+        segment.live -= 1
+        before = int(table['prev'][found[0]])
+        if before != NONE:
+            self._follow(before, NONE)
+        self._leave(ordinal)
+        self.index.find_stops()
+        return gone
+
+    def cut_streams(self) -> None:
+        """Lets all streams go on in new chunks, which do not follow those before."""
+        self.streams.ordinal[:] = NONE
         self._front = None
-        row = ordinal - self.index.base
-        self.streams.leave(int(self.index.table['stream'][row]), ordinal)
-        number = int(self.index.table['segment'][row])
-        self.index.remove(ordinal)
-        self.allocator.release(number)
+
+    def tails(self) -> list[Place]:
+        """Chunks in files that streams have filled last."""
+        ordinals = self.streams.ordinal[self.streams.ordinal != NONE]
+        records = self.index.table[ordinals - self.index.base]
+        found = [(self.allocator.segments[int(r['segment'])], r) for r in records]
+        return [(s, int(r['slot'])) for s, r in found if s.path is not None]
 
     def trim(self) -> list[Evicted]:
         """Evicts what exceeds the capacity."""
@@ -288,16 +321,39 @@ class Store:
     def _open_chunk(self, slot: int) -> None:
         prev = int(self.streams.ordinal[slot])
         stream = self.streams.workers[slot]
+        self._note_order()
         ordinal = self.next_ordinal
         number, place = self.allocator.take(ordinal, stream, prev)
         self.next_ordinal += 1
         self._front = None
         self.index.add(ordinal, stream, prev, number, place)
         if prev != NONE:
-            row = prev - self.index.base
-            before = self.allocator.segments[int(self.index.table['segment'][row])]
-            before.table['next'][self.index.table['slot'][row]] = ordinal
+            before, at = self._follow(prev, ordinal)
+            if before.path is not None:
+                self.filled.append((before, at))
         self.streams.ordinal[slot] = ordinal
+
+    def _follow(self, ordinal: int, after: int) -> Place:
+        """Notes in the record of a chunk which one follows it."""
+        record = self.index.table[ordinal - self.index.base]
+        segment = self.allocator.segments[int(record['segment'])]
+        segment.table['next'][record['slot']] = after
+        return segment, int(record['slot'])
+
+    def _leave(self, ordinal: int) -> int:
+        """Takes a chunk out of its stream and the index; returns its segment."""
+        self._front = None
+        self._note_order()
+        row = ordinal - self.index.base
+        self.streams.leave(int(self.index.table['stream'][row]), ordinal)
+        number = int(self.index.table['segment'][row])
+        self.index.remove(ordinal)
+        return number
+
+    def _note_order(self) -> None:
+        """The inventory, which may change next, says how far orders go."""
+        if self.allocator.inventory is not None:
+            self.allocator.inventory.next_order = self.next_order
 
     def _find_front(self, workers: list[int]) -> Front:
         """The front of these streams; without room where one has no chunk to fill."""

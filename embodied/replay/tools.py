@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from embodied.core.errors import DreamerError, ReplayError
+from embodied.core.outside import shown
 
 from .allocator import GIGABYTE
 from .folder import find_folder, local_path
@@ -25,7 +26,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         return args.tool(args)
     except DreamerError as error:
-        print(error, file=sys.stderr)
+        print(shown(error), file=sys.stderr)
         return 1
 
 
@@ -35,7 +36,7 @@ def info(args: argparse.Namespace) -> int:
     lengths = [len(positions) for _, positions in look.episodes()]
     workers = {worker for worker, _ in look.streams()}
     size = sum(segment.spec.nbytes for segment in look.segments)
-    print(f'folder    {look.path}')
+    print(f'folder    {shown(look.path)}')
     print(f'size      {size / GIGABYTE:.3f} GB in {len(look.segments)} segments')
     print(f'steps     {look.steps}')
     print(f'streams   {len(workers)}')
@@ -43,7 +44,7 @@ def info(args: argparse.Namespace) -> int:
         print(f'episodes  {len(lengths)}, {np.mean(lengths):.1f} steps on average')
     print(f'bytes     {look.schema.row_bytes} per step')
     for column in look.schema.columns.values():
-        print(f'  {column.name}: {column}')
+        print(shown(f'  {column.name}: {column}', keep=''))
     return 0
 
 
@@ -52,10 +53,11 @@ def check(args: argparse.Namespace) -> int:
     look = Inspection(args.logdir)
     problems = look.problems()
     for line in problems:
-        print(line)
+        print(shown(line, keep=''))
     print(
         f'{len(look.segments)} segments, {look.steps} steps, '
-        f'{look.torn()} torn latents, {len(problems)} problems.'
+        f'{look.torn()} torn latents, {look.unsealed()} full chunks without checksum, '
+        f'{len(problems)} problems.'
     )
     return 1 if problems else 0
 

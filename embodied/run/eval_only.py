@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..core import base
-from ..core.checkpoint import load_part, load_step
+from ..core.checkpoint import load_part_and_step
 from ..core.clock import LocalClock
 from ..core.signals import StopSignals
 from ..logging import ScoreFile
@@ -85,8 +85,9 @@ class EvalLoop:
             source, regex = settings.from_checkpoint, settings.from_checkpoint_regex
         else:
             source, regex = str(settings.checkpoints), None
-        self.agent.load(load_part(source, 'agent'), regex=regex)
-        self.logger.step.load(load_step(source))
+        data, step = load_part_and_step(source, 'agent', settings.trust)
+        self.agent.load(data, regex=regex)
+        self.logger.step.load(step)
 
     def interrupted(self) -> bool:
         return (

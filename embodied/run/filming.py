@@ -51,7 +51,10 @@ class Filming:
         self._heard = time.monotonic()
         for key, images in trans.items():
             if images.dtype == np.uint8 and images.ndim == IMAGE_ROWS:
-                self._film.setdefault(key, []).append(images[row].copy())
+                frames = self._film.setdefault(key, [])
+                # Images for the log need not all have one size, but films do.
+                if not frames or frames[0].shape == images[row].shape:
+                    frames.append(images[row].copy())
 
     def _find_row(self, is_first: base.Array, envids: base.Array) -> int | None:
         """The row of the filmed environment, or of the one to film from now on."""

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from ..core.errors import ConfigError
+from ..core.files import storage_errors
 from ..core.identity import Identity
 
 __all__ = ['FolderLock']
@@ -35,8 +36,9 @@ class FolderLock:
     def __enter__(self) -> 'FolderLock':
         path = self._folder / NAME
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            with storage_errors(self._folder):
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise ConfigError(
                 f'Cannot create logdir {self._folder}: {error.strerror}.'
@@ -52,10 +54,15 @@ class FolderLock:
                     f'{owner.get("host", "?")} since {owner.get("start", "?")}. '
                     'Stop it first, or choose another --logdir.'
                 ) from error
-            self.epoch = owner['epoch']
+            self.epoch = _epoch(owner)
             return self
-        self.epoch = _read(self._fd).get('epoch', 0) + 1
-        self._sign()
+        self.epoch = _epoch(_read(self._fd)) + 1
+        try:
+            with storage_errors(self._folder):
+                self._sign()
+        except Exception:
+            self._release()
+            raise
         return self
 
     def __exit__(
@@ -70,8 +77,11 @@ class FolderLock:
         now = datetime.datetime.now().isoformat(sep=' ', timespec='seconds')
         owner = {**Identity.of()._asdict(), 'start': now, 'epoch': self.epoch}
         data = json.dumps(owner).encode()
+        # In place: a file of another name would have a lock of its own. Half a record
+        # is as good as none.
         os.pwrite(self._fd, data, 0)
         os.ftruncate(self._fd, len(data))
+        os.fsync(self._fd)
 
     def _release(self) -> None:
         # The file stays: removing it would let two others hold locks on different
@@ -84,6 +94,13 @@ class FolderLock:
 def _read(fd: int) -> dict[str, Any]:
     """The record of the last owner; {} if there is none, or only half of it."""
     try:
-        return json.loads(os.pread(fd, MAX_BYTES, 0))
-    except ValueError:
+        record = json.loads(os.pread(fd, MAX_BYTES, 0))
+        Identity.read(record)
+    except (ValueError, TypeError, AttributeError):
         return {}
+    return record
+
+
+def _epoch(owner: dict[str, Any]) -> int:
+    epoch = owner.get('epoch')
+    return epoch if isinstance(epoch, int) else 0

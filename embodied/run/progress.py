@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from .outcome import DURATION, STEPS
 from .ratio import TrainRatio
 from .settings import Settings
 
@@ -56,6 +57,11 @@ class Progress:
     @property
     def time_over(self) -> bool:
         return 0 < self._settings.duration <= self.seconds
+
+    @property
+    def limit(self) -> str:
+        """The one that ends the run, if one does."""
+        return STEPS if self.steps_reached else DURATION
 
     def played(self, steps: int) -> None:
         """All environments have taken one step, `steps` in sum."""

@@ -1,10 +1,12 @@
 """Train ratio: how many updates the environment steps so far have earned."""
 
+import dataclasses
 import math
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ['TrainRatio']
+__all__ = ['RatioHistory', 'RatioPeriod', 'TrainRatio']
 
 
 class TrainRatio:
@@ -54,3 +56,69 @@ class TrainRatio:
             self._start = data['start']
         else:
             self._start = (max(self._steps, self._minimum), self.earned)
+
+
+class RatioPeriod(NamedTuple):
+    """Part of a run with one ratio; it lasts until the next one starts."""
+
+    start: int  # environment steps before it
+    earned: Fraction  # sequences that those have earned
+    ratio: Fraction | None  # sequences per step; None: no limit
+
+
+@dataclasses.dataclass(frozen=True)
+class RatioHistory:
+    """All ratios that a distributed run has had, each since the resume that set it.
+
+        earned(n) = earned_i + (n - start_i) * ratio_i   in period i
+
+    Steps of a distributed run are on the disk before the next checkpoint, so the
+    period of each step is known from its number alone, whichever save was restored.
+    """
+
+    periods: tuple[RatioPeriod, ...] = ()
+
+    @property
+    def last(self) -> RatioPeriod:
+        return self.periods[-1]
+
+    def resume(
+        self, ratio: Fraction | None, minimum: int, steps: int, trained: int
+    ) -> 'RatioHistory':
+        """The history as it goes on with `ratio` after so many steps.
+
+        trained: sequences; where no ratio held, they are what was earned.
+        """
+        # Periods without a step: the run stopped before, or steps were lost since.
+        used = [period for period in self.periods if period.start < steps]
+        if not used:
+            return RatioHistory((RatioPeriod(minimum, Fraction(0), ratio),))
+        start, earned, before = used[-1]
+        if before is None:
+            earned = Fraction(trained)
+        else:
+            earned += (steps - start) * before
+        if before != ratio:
+            used.append(RatioPeriod(steps, earned, ratio))
+        return RatioHistory(tuple(used))
+
+    def save(self) -> list[dict[str, Any]]:
+        """As data that JSON can hold."""
+        return [
+            {
+                'start': period.start,
+                'earned': str(period.earned),
+                'ratio': None if period.ratio is None else str(period.ratio),
+            }
+            for period in self.periods
+        ]
+
+    @classmethod
+    def load(cls, data: Sequence[Mapping[str, Any]]) -> 'RatioHistory':
+        ratio = lambda text: None if text is None else Fraction(text)
+        return cls(
+            tuple(
+                RatioPeriod(int(x['start']), Fraction(x['earned']), ratio(x['ratio']))
+                for x in data
+            )
+        )

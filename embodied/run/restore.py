@@ -1,6 +1,5 @@
 """Restoring: how a run goes on from its last save, or begins with another's agent."""
 
-import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 from ..core import base
 from ..core.checkpoint import Checkpoint, load_part
-from ..logging import EventFile, last_record
+from ..logging import add_event, last_record
 from .settings import Settings
 
 __all__ = ['note_rewind', 'restore']
@@ -28,7 +27,7 @@ def restore(
         checkpoint.load()
         return True
     if settings.from_checkpoint:
-        data = load_part(settings.from_checkpoint, 'agent')
+        data = load_part(settings.from_checkpoint, 'agent', settings.trust)
         agent.load(data, regex=settings.from_checkpoint_regex)
         note('initialized', source=settings.from_checkpoint)
     return False
@@ -39,7 +38,6 @@ def note_rewind(logdir: str | os.PathLike, metric: str, value: int) -> None:
     record = last_record(Path(logdir) / 'metrics.jsonl', metric)
     before = int(record[metric]) if record else value
     if before > value:
-        with contextlib.closing(EventFile(logdir)) as events:
-            change = {'from': before, 'to': value}
-            reason = 'restored from a checkpoint that is older than the last metrics'
-            events.add('rewind', metric=metric, **change, reason=reason)
+        change = {'from': before, 'to': value}
+        reason = 'restored from a checkpoint that is older than the last metrics'
+        add_event(logdir, 'rewind', metric=metric, **change, reason=reason)

@@ -13,7 +13,7 @@ __all__ = ['Change', 'check_resume']
 # goes on, but not what its saved parameters, optimizer and replay mean. Whether the
 # saved parts are enough for another script, their checkpoint knows.
 CHANGEABLE = re.compile(
-    r'script|engine|(ray|slurm|kubernetes)\..*|logdir|quiet|replicas|run\..*'
+    r'script|engine|trust|(ray|slurm|kubernetes)\..*|logdir|quiet|replicas|run\..*'
     r'|logger\..*|jax\.(platform|cache|data|fsdp|policy_devices|coordinator_address)'
     r'|agent\.(eval_greedy|report_videos)|replay\.(max_gb|sync|sync_every)'
 )
@@ -56,7 +56,8 @@ def check_resume(old: elements.Config, new: elements.Config) -> list[Change]:
     if refused:
         lines = '\n'.join(f'  {change}' for change in refused)
         raise ConfigError(
-            f'The run in this folder was started with other options:\n{lines}\n'
+            'The run in this folder was started with other options, as its config.yaml '
+            f'says:\n{lines}\n'
             'Leave them as they were to continue it, or start a new run in another '
             '--logdir (with --run.from_checkpoint to take over its agent).'
         )

@@ -59,6 +59,7 @@ class Settings:
     keep: int = 1
     film_every: float = 60.0
     film_frames: int = 300
+    trust: bool = False
 
     @classmethod
     def read(cls, args: Mapping[str, Any]) -> 'Settings':

@@ -14,12 +14,13 @@ from ..core.clock import GlobalClock
 from ..core.driver import Driver
 from ..core.errors import CheckpointError
 from ..core.signals import StopSignals
-from ..logging import EventFile, ScoreFile
+from ..logging import ScoreFile, add_event
 from .collector import Collector
 from .episodes import Episodes
 from .filming import Filming
 from .learner import Learner
 from .meters import Averages, Speed, usage
+from .outcome import Outcome
 from .progress import Progress, say_finished
 from .reporter import Reporter
 from .restore import restore
@@ -38,11 +39,11 @@ def train(
     make_stream: Callable[[base.Replay, base.Mode], base.Stream],
     make_logger: Callable[[], base.Logger],
     args: Mapping[str, Any],
-) -> None:
+) -> Outcome:
     """Trains until run.steps, run.duration or a stop signal; once more, it resumes."""
     settings = Settings.read(args)
-    if announce_finished(settings):
-        return
+    if finished := announce_finished(settings):
+        return finished
     with contextlib.ExitStack() as stack:
         signals = stack.enter_context(StopSignals())
         loop = TrainLoop(
@@ -55,7 +56,7 @@ def train(
             make_stream,
             make_logger,
         )
-        loop.run()
+        return loop.run()
 
 
 class TrainLoop:
@@ -104,14 +105,16 @@ class TrainLoop:
         self.should_log = GlobalClock(settings.log_every)
         self.should_report = GlobalClock(settings.report_every)
         self.should_save = GlobalClock(settings.save_every)
-        self.checkpoint = Checkpoint(settings.checkpoints, settings.keep)
+        self.checkpoint = Checkpoint(
+            settings.checkpoints, settings.keep, note=self.note, trust=settings.trust
+        )
         stack.push(self.complete_last_save)
         for name in ('progress', 'collector', 'learner', 'reporter'):
             self.checkpoint.add(name, getattr(self, name))
         self.checkpoint.add('replay', self.store)
         self.checkpoint.add('agent', self.agent, frozen=True)
 
-    def run(self) -> None:
+    def run(self) -> Outcome:
         self.restore()
         self.measure_speed()
         while not self.finished():
@@ -119,7 +122,7 @@ class TrainLoop:
             self.log_if_due()
             self.report_if_due()
             self.save_if_due()
-        self.finish()
+        return self.finish()
 
     def restore(self) -> None:
         """Continues this run, or begins it, maybe with the agent of another one."""
@@ -188,7 +191,7 @@ class TrainLoop:
     def save(self) -> None:
         self.checkpoint.save(self.progress.steps)
 
-    def finish(self) -> None:
+    def finish(self) -> Outcome:
         """The last report, unless somebody is waiting, and the last save."""
         self.progress.complete = not self.signals.received
         if self.progress.complete and self.settings.report_every and self.store.ready:
@@ -196,15 +199,15 @@ class TrainLoop:
         self.log()
         self.save()
         self.checkpoint.wait()
-        self.note('ended', reason=self.reason(), updates=self.progress.updates)
+        outcome = self.outcome()
+        self.note('ended', **outcome._asdict(), updates=self.progress.updates)
+        return outcome
 
-    def reason(self) -> str:
-        limit = 'run.steps' if self.progress.steps_reached else 'run.duration'
-        return self.signals.received or limit
+    def outcome(self) -> Outcome:
+        return Outcome.of(self.signals.received or self.progress.limit)
 
     def note(self, event: str, **details: Any) -> None:
-        with contextlib.closing(EventFile(self.settings.logdir)) as events:
-            events.add(event, step=self.progress.steps, **details)
+        add_event(self.settings.logdir, event, step=self.progress.steps, **details)
 
     def complete_last_save(self, kind: Any, error: Any, trace: Any) -> None:
         """After an error lets the save before it reach the disk, and makes no other;
@@ -216,19 +219,19 @@ class TrainLoop:
                 error.add_note(str(second))
 
 
-def announce_finished(settings: Settings) -> bool:
-    """Says so if the run in the folder has nothing left to do."""
-    checkpoint = Checkpoint(settings.checkpoints)
+def announce_finished(settings: Settings) -> Outcome | None:
+    """Says so if the run in the folder has nothing left to do: how it ended."""
+    note = functools.partial(add_event, settings.logdir)
+    checkpoint = Checkpoint(settings.checkpoints, note=note, trust=settings.trust)
     progress = Progress(elements.Counter(), settings)
     checkpoint.add('progress', progress)
     if not checkpoint.exists():
-        return False
+        return None
     checkpoint.load()
-    if progress.complete:
-        say_finished(
-            settings.logdir, progress.steps, progress.updates, progress.seconds
-        )
-    return progress.complete
+    if not progress.complete:
+        return None
+    say_finished(settings.logdir, progress.steps, progress.updates, progress.seconds)
+    return Outcome.of(progress.limit)
 
 
 def open_driver(

@@ -9,6 +9,7 @@ from ..core.errors import ConfigError
 from ..core.signals import StopSignals
 from .episodes import Episodes
 from .evaluation import Evaluation
+from .outcome import Outcome
 from .reporter import Reporter
 from .settings import Settings
 from .store import Store
@@ -26,7 +27,7 @@ def train_eval(
     make_stream: Callable[[base.Replay, base.Mode], base.Stream],
     make_logger: Callable[[], base.Logger],
     args: Mapping[str, Any],
-) -> None:
+) -> Outcome:
     """Like `train`, and plays eval_eps episodes in each evaluation environment at the
     start and every eval_every steps."""
     settings = Settings.read(args)
@@ -35,8 +36,8 @@ def train_eval(
             'run.eval_envs=0 leaves nothing to evaluate in. Raise it, or choose the '
             'script train.'
         )
-    if announce_finished(settings):
-        return
+    if finished := announce_finished(settings):
+        return finished
     with contextlib.ExitStack() as stack:
         signals = stack.enter_context(StopSignals())
         loop = TrainEvalLoop(
@@ -51,7 +52,7 @@ def train_eval(
             make_stream,
             make_logger,
         )
-        loop.run()
+        return loop.run()
 
 
 class TrainEvalLoop(TrainLoop):

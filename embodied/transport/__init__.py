@@ -19,9 +19,11 @@ from .errors import (
     Disconnected,
     MessageError,
     Refused,
+    RefusedRows,
     RemoteError,
     Timeout,
     TransportError,
+    Unanswered,
 )
 from .futures import Future
 from .hello import Identity
@@ -38,6 +40,7 @@ __all__ = [
     'Identity',
     'MessageError',
     'Refused',
+    'RefusedRows',
     'RemoteError',
     'Request',
     'Server',
@@ -45,6 +48,7 @@ __all__ = [
     'Settings',
     'Timeout',
     'TransportError',
+    'Unanswered',
     'current_requests',
     'free_port',
     'keys',

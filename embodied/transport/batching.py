@@ -3,15 +3,17 @@
 import collections
 import dataclasses
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from . import rows, trees
-from .errors import MessageError
+from .errors import MessageError, RefusedRows
 from .jobs import Job
 
 __all__ = ['Batcher', 'run_batch']
+
+Call: TypeAlias = Callable[[list[Job], tuple], Any]
 
 
 class Batcher:
@@ -91,7 +93,7 @@ class Loaded:
         return self.structure, tuple(parts)
 
 
-def run_batch(jobs: list[Job], call: Callable[[list[Job], tuple], Any]) -> None:
+def run_batch(jobs: list[Job], call: Call) -> None:
     """Runs a handler over the jobs and gives each its rows of the result.
 
     Jobs whose arguments differ in structure, dtype or shape run apart, so that one
@@ -112,11 +114,10 @@ def run_batch(jobs: list[Job], call: Callable[[list[Job], tuple], Any]) -> None:
         try:
             _scatter(members, call(members, _gather(group)))
         except Exception as e:  # noqa: BLE001 - travels to the clients
-            for job in members:
-                job.fail(e)
+            _fail(members, call, e)
 
 
-def _run_alike(jobs: list[Job], call: Callable[[list[Job], tuple], Any]) -> bool:
+def _run_alike(jobs: list[Job], call: Call) -> bool:
     """Runs jobs of one layout the fast way; False when they are not such jobs."""
     first = jobs[0]
     if not first.schema:
@@ -137,12 +138,31 @@ def _run_alike(jobs: list[Job], call: Callable[[list[Job], tuple], Any]) -> bool
             _scatter(jobs, value)
             return True
     except Exception as e:  # noqa: BLE001 - travels to the clients
-        for job in jobs:
-            job.fail(e)
+        _fail(jobs, call, e)
         return True
     for job, reply in zip(jobs, replies, strict=True):
         job.succeed(reply)
     return True
+
+
+def _fail(jobs: list[Job], call: Call, error: Exception) -> None:
+    """Tells the clients; those whose rows were not refused get another call."""
+    if not isinstance(error, RefusedRows):
+        for job in jobs:
+            job.fail(error)
+        return
+    others: list[Job] = []
+    start = 0
+    for job in jobs:
+        stop = start + max(job.rows, 1)
+        if error.rows.isdisjoint(range(start, stop)):
+            others.append(job)
+        else:
+            job.fail(error.error)
+        start = stop
+    assert len(others) < len(jobs), 'Refused rows that no client has sent.'
+    if others:
+        run_batch(others, call)
 
 
 def _load(job: Job) -> Loaded:

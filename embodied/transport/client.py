@@ -302,7 +302,6 @@ class WireClient(Client):
         elif parcel.kind == Kind.REFUSED:
             refusal = self._greeting.refusal(parcel)
             if refusal:
-                log.warning('%s: %s', self._name, refusal)
                 self._fail(refusal)
         elif parcel.kind == Kind.UNKNOWN:
             if self._ready:
@@ -316,7 +315,8 @@ class WireClient(Client):
             raise MessageError(f'A server sent a message of kind {parcel.kind}.')
 
     def _remote_error(self, words: Any) -> RemoteError:
-        return RemoteError(words['message'], words['text'], self._server)
+        message, text, kind = words['message'], words['text'], words.get('kind', '')
+        return RemoteError(message, text, self._server, kind)
 
     def _welcomed(self, parcel: Parcel) -> None:
         try:

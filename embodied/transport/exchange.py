@@ -64,7 +64,7 @@ class WireJob(Job):
 
     def seal(self) -> None:
         peer = self.session.peer
-        if peer is not None:
+        if peer is not None and not self.unanswered:
             assert self.outcome is not None
             self.sealed = self._exchange.pack_outcome(peer, self.number, self.outcome)
             self.receiver = peer
@@ -261,6 +261,8 @@ class Exchange:
                 session.running.pop(number, None)
                 self._queued_bytes -= job.nbytes
                 assert job.outcome is not None
+                if job.unanswered:
+                    continue
                 if once:
                     session.store(number, job.outcome)
                 if job.receiver is None or job.receiver is not session.peer:

@@ -96,8 +96,9 @@ class Greeting:
             return None
         lines = '\n'.join(f'  {line}' for line in words.get('differences', ()))
         return Refused(
-            f'The server refuses us because we differ:\n{lines}\n'
-            f'Start both sides from the same version, run and settings.'
+            f'{words.get("server") or "The server"} refuses {self._words["name"]}, '
+            f'because they differ:\n{lines}\n'
+            f'Start both sides from the same version, run, task and settings.'
         )
 
     def _read(self, parcel: Parcel) -> dict | None:

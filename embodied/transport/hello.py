@@ -14,7 +14,7 @@ from .errors import MessageError
 __all__ = ['Identity', 'differences', 'prove']
 
 PACKAGE = 'dreamer-parallel'
-LONGEST = 120  # characters of a shared setting that travel as they are
+LONGEST = 400  # characters of a shared setting that travel as they are
 MAX_SHARED = 1000
 
 

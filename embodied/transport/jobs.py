@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Hashable
 from typing import Any
 
+from .errors import Unanswered
 from .interface import Request
 
 __all__ = ['Job', 'Outcome', 'failure']
@@ -22,7 +23,8 @@ class Outcome:
 def failure(error: BaseException) -> Outcome:
     """Describes an exception for the client, with its traceback as text."""
     text = ''.join(traceback.format_exception(error))
-    return Outcome(False, {'message': f'{type(error).__name__}: {error}', 'text': text})
+    kind = type(error).__name__
+    return Outcome(False, {'kind': kind, 'message': f'{kind}: {error}', 'text': text})
 
 
 class Job(abc.ABC):
@@ -33,6 +35,7 @@ class Job(abc.ABC):
     arrived: float  # time.monotonic()
     nbytes: int
     outcome: Outcome | None = None
+    unanswered = False  # whether the client gets no reply
     schema: bytes = b''  # of the arguments; empty when they have no common layout
     data: Any = None
 
@@ -54,3 +57,4 @@ class Job(abc.ABC):
 
     def fail(self, error: BaseException) -> None:
         self.outcome = failure(error)
+        self.unanswered = isinstance(error, Unanswered)

@@ -181,7 +181,8 @@ class PortalClient(Client):
             else:
                 text = bytes(data[2 * U64 :]).decode(errors='replace')
                 message, _, trace = text.partition('\n')
-                self._finish(number, None, RemoteError(message, trace))
+                kind = message.partition(':')[0]  # Portal has no field for it.
+                self._finish(number, None, RemoteError(message, trace, kind=kind))
         except MessageError as e:
             self._finish(number, None, e)
 

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 U64 = 8
 OK, FAILED = (0).to_bytes(U64, 'little'), (4).to_bytes(U64, 'little')
 UNBOUNDED = 10**6  # messages; portal's own limits end the server
+MAX_STRANGERS = 512  # connections without a handshake; the oldest gives way
 
 
 class Gone:
@@ -143,6 +144,7 @@ class PortalServer(Server):
                 max_recv_queue=UNBOUNDED,
                 max_send_queue=UNBOUNDED,
                 logging=False,
+                patience=self._settings.patience,
             )
         except OSError as e:
             raise AddressInUse(
@@ -230,6 +232,8 @@ class PortalServer(Server):
 
     def _send(self, job: PortalJob) -> None:
         assert job.outcome is not None
+        if job.unanswered:
+            return
         self._socket.send(job.addr, *job.sealed)
 
     def _fail(self, error: Exception) -> None:
@@ -239,12 +243,36 @@ class PortalServer(Server):
 
 
 class HardenedSocket(server_socket.ServerSocket):
-    """Portal's server socket without the faults that can be mended from outside."""
+    """Portal's server socket without the faults that can be mended from outside.
+
+    patience: seconds that a connection has for its handshake, and that may pass in the
+    middle of a message without any of it arriving.
+    """
+
+    def __init__(self, *args: Any, patience: float, **options: Any) -> None:
+        self._patience = patience
+        self._late: dict[Any, float] = {}  # unfinished connections, and until when
+        super().__init__(*args, **options)
 
     def _loop(self) -> None:
-        self.sel: Any = PatientSelector(self.sel, self.conns)
+        self.sel: Any = PatientSelector(self.sel, self.conns, self._drop_late)
         super()._loop()
         self.recvq.put(None)  # Nobody else would learn that it ended.
+
+    def _accept(self, sock: socket.socket) -> None:
+        before = set(self.conns)
+        super()._accept(sock)
+        for addr in self.conns.keys() - before:
+            self._late[self.conns[addr]] = time.monotonic() + self._patience
+        size = len(self.handshake)
+        strangers = [x for x in self._late if len(x.handshake) < size]
+        if len(strangers) > MAX_STRANGERS:
+            self._disconnect(strangers[0], TimeoutError())
+
+    def _drop_late(self) -> None:
+        now = time.monotonic()
+        for conn in [conn for conn, due in self._late.items() if due <= now]:
+            self._disconnect(conn, TimeoutError())
 
     def _handshake(self, conn: Any) -> None:
         # Portal takes the end of a connection for a pause and spins.
@@ -258,8 +286,16 @@ class HardenedSocket(server_socket.ServerSocket):
             super()._recv(conn)
         except AssertionError as e:  # Lengths beyond the limit end portal's thread.
             self._disconnect(conn, e)
+            return
+        if len(conn.handshake) < len(self.handshake) or conn.addr not in self.conns:
+            return
+        if conn.recvbuf and (conn.recvbuf.lenbuf or conn.recvbuf.buffer):
+            self._late[conn] = time.monotonic() + self._patience
+        else:
+            self._late.pop(conn, None)
 
     def _disconnect(self, conn: Any, e: Exception) -> None:
+        self._late.pop(conn, None)
         super()._disconnect(conn, e)
         self.recvq.put(Gone(conn.addr))
 
@@ -268,12 +304,16 @@ class PatientSelector:
     """Also wakes when a connection with unsent bytes becomes writable.
 
     Portal waits for readable sockets only, so each piece of a large reply would wait
-    for the next request or a timeout.
+    for the next request or a timeout. before: called whenever portal waits, which it
+    does five times per second at least.
     """
 
-    def __init__(self, inner: selectors.BaseSelector, conns: dict) -> None:
+    def __init__(
+        self, inner: selectors.BaseSelector, conns: dict, before: Callable[[], None]
+    ) -> None:
         self._inner = inner
         self._conns = conns
+        self._before = before
         self._writing: set = set()
         self.register = inner.register
         self.close = inner.close
@@ -283,6 +323,7 @@ class PatientSelector:
         self._inner.unregister(sock)
 
     def select(self, timeout: float | None) -> list:
+        self._before()
         for conn in list(self._conns.values()):
             unsent = bool(conn.sendbufs)
             if unsent != (conn.sock in self._writing):

@@ -65,7 +65,8 @@ class Reception:
         lines = hello.differences(self._plain, theirs)
         if lines:
             self._logbook.warn(name, f'refused, it differs in {"; ".join(lines)}')
-            return pack(Kind.REFUSED, {'nonce': nonce, 'differences': lines}), None
+            refusal = {'nonce': nonce, 'server': self._server, 'differences': lines}
+            return pack(Kind.REFUSED, refusal), None
         pid = self._mappable(words)
         welcome = {'nonce': nonce, 'server': self._server, 'slabs': pid is not None}
         if self._keys is not None:

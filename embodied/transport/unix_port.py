@@ -4,7 +4,6 @@ The socket has a name in the kernel and no file. It follows from the port number
 which stays reserved in TCP, so that two servers cannot mean the same address.
 """
 
-import collections
 import functools
 import math
 import select
@@ -26,15 +25,19 @@ __all__ = ['UnixPort']
 
 QUEUE = 1024  # connections that nobody has accepted yet
 PAUSE = 1.0  # seconds until somebody is let in again after that was impossible
-MAX_HELLO = 1024 * 1024  # bytes that a peer may send before it is known
+MAX_HELLO = 64 * 1024  # bytes that a peer may send before it is known
+MAX_STRANGERS = 512  # connections that have not said hello; the oldest gives way
 
 
 class UnixLink(Link):
     """A connection with a process on this host."""
 
-    def __init__(self, port: 'UnixPort', sock: socket.socket, name: str) -> None:
-        self.name = name
-        self.stream = Stream(sock, MAX_HELLO, MAX_HELLO)
+    def __init__(
+        self, port: 'UnixPort', sock: socket.socket, pid: int, number: int
+    ) -> None:
+        self.name = f'process {pid}, connection {number}'
+        self.pid = pid
+        self.stream = Stream(sock, MAX_HELLO, total=0)  # A hello has no large arrays.
         self.open = True
         self._port = port
         self._lock = threading.Lock()  # of sending
@@ -73,7 +76,7 @@ class UnixPort(Port):
         self._logbook = logbook
         self._count = 0
         self._links: set[UnixLink] = set()
-        self._silent: collections.deque[tuple[float, UnixLink]] = collections.deque()
+        self._strangers: dict[UnixLink, float] = {}  # and until when they may be so
         self._scratch = memoryview(bytearray(SCRATCH))
         self._listener: socket.socket
         self._reserved: socket.socket | None = None  # the number in TCP
@@ -101,18 +104,16 @@ class UnixPort(Port):
     # Clock: peers that do not say who they are, and pauses of letting in.
 
     def deadline(self) -> float:
-        silent = self._silent[0][0] if self._silent else math.inf
-        return min(silent, self._full_until)
+        # They all have as much time, so the oldest comes first.
+        first = next(iter(self._strangers.values()), math.inf)
+        return min(first, self._full_until)
 
     def run_due(self, now: float) -> None:
         if self._full_until <= now:
             self._full_until = math.inf
             self.loop.change(self._listener.fileno(), IN)
-        while self._silent and self._silent[0][0] <= now:
-            _, link = self._silent.popleft()
-            if link.open and link.peer is None:
-                self._host.broken(link, 'it never said hello.')
-                self.drop(link)
+        while self._strangers and next(iter(self._strangers.values())) <= now:
+            self._drop_stranger('it never said hello.')
 
     # For links, in the loop.
 
@@ -130,6 +131,7 @@ class UnixPort(Port):
             return
         link.open = False
         self._links.discard(link)
+        self._strangers.pop(link, None)
         self.loop.remove(link.stream.fd)
         link.hang_up()
         self._host.lost(link)
@@ -150,10 +152,18 @@ class UnixPort(Port):
             sock.close()
             return
         self._count += 1
-        link = UnixLink(self, sock, f'process {pid}, connection {self._count}')
+        link = UnixLink(self, sock, pid, self._count)
         self._links.add(link)
-        self._silent.append((time.monotonic() + self._settings.patience, link))
+        self._strangers[link] = time.monotonic() + self._settings.patience
+        if len(self._strangers) > MAX_STRANGERS:
+            self._drop_stranger(f'{MAX_STRANGERS} connections have not said hello.')
         self.loop.add(link.stream.fd, functools.partial(self._ready, link))
+
+    def _drop_stranger(self, reason: str) -> None:
+        """Hangs up on the one that has been silent for the longest time."""
+        link = next(iter(self._strangers))
+        self._logbook.warn(f'process {link.pid}', f'hung up on, {reason}')
+        self.drop(link)
 
     def _ready(self, link: UnixLink, events: int) -> None:
         stream = link.stream
@@ -175,6 +185,7 @@ class UnixPort(Port):
         for frames in messages:
             self._host.received(link, frames)
         if link.peer is not None and stream.limit == MAX_HELLO:
+            self._strangers.pop(link, None)
             stream.limit = self._settings.max_message + MAX_HEAD
             stream.total = self._settings.max_queued
 

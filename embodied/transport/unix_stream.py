@@ -93,6 +93,8 @@ class Stream:
     def close(self) -> None:
         self._sock.close()
         self._backlog.clear()
+        self._piece = None
+        self._frames = []
         self.unsent = 0
 
     def hang_up(self) -> None:

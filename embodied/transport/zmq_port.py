@@ -12,6 +12,7 @@ from .interface import Settings
 from .keys import ServerKeys
 from .links import Host, Link, Port
 from .loop import Loop
+from .strangers import Strangers
 from .unread import Unread
 from .wire import Kind, Parcel
 
@@ -20,7 +21,8 @@ __all__ = ['ZmqPort']
 MESSAGES_PER_TURN = 64  # before finished work gets its chance
 # A connection's end is announced before its route is gone, so look again later.
 SWEEPS = (0.0, 0.02, 0.2, 1.0)
-EVENTS = zmq.EVENT_DISCONNECTED | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+ENDED = zmq.EVENT_DISCONNECTED
+EVENTS = zmq.EVENT_ACCEPTED | ENDED | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 PROBE = Parcel(Kind.PROBE).frames()
 
 
@@ -62,6 +64,7 @@ class ZmqPort(Port):
         self._settings = settings
         self._logbook = logbook
         self._links: dict[bytes, ZmqLink] = {}  # of those who said hello
+        self._strangers = Strangers(settings.patience, self._watch)
         self._sweeps: list[float] = []
         self._touched = True  # something may have arrived without a signal
 
@@ -95,12 +98,15 @@ class ZmqPort(Port):
         self._router.disable_monitor()
         self._context.destroy(linger=int(1000 * grace))
 
-    # Clock: connections that ended.
+    # Clock: connections that ended, and those that do not say hello.
 
     def deadline(self) -> float:
-        return self._sweeps[0] if self._sweeps else math.inf
+        sweep = self._sweeps[0] if self._sweeps else math.inf
+        return min(sweep, self._strangers.due)
 
     def run_due(self, now: float) -> None:
+        if self._strangers.due <= now:
+            self._hang_up(now)
         if not self._sweeps or self._sweeps[0] > now:
             return
         self._sweeps = [due for due in self._sweeps if due > now]
@@ -142,19 +148,37 @@ class ZmqPort(Port):
             if not zmq_sockets.readable(self._router):
                 self._touched = False
                 return count > 0
-            route, *frames = zmq_sockets.receive(self._router, head=2)
-            link = self._links.get(route) or ZmqLink(self, route)
-            if link.deaf:
+            route = self._router.recv(zmq_sockets.DONTWAIT)
+            link = self._links.get(route)
+            if link is None:
+                self._receive_first(ZmqLink(self, route))
                 continue
-            self._host.received(link, frames)
-            if link.peer is not None:
-                self._links[route] = link
+            frames = zmq_sockets.receive(self._router, head=1)
+            if not link.deaf:
+                self._host.received(link, frames)
         return True
+
+    def _receive_first(self, link: ZmqLink) -> None:
+        """Takes a message of a peer that has not said hello, and may do so now."""
+        fd, frames = zmq_sockets.receive_first(self._router)
+        self._host.received(link, frames)
+        if link.peer is not None:
+            self._links[link.route] = link
+            self._watch()  # That it came was announced before.
+            self._strangers.left(fd)
+
+    def _hang_up(self, now: float) -> None:
+        if count := self._strangers.hang_up(now):
+            message = f'{count} connections were ended, their peers said no hello.'
+            self._logbook.warn(self._address.text, message)
 
     def _watch(self, events: int = 0) -> None:
         while event := zmq_sockets.next_event(self._monitor):
-            kind, endpoint = event
-            if kind == zmq.EVENT_DISCONNECTED:
+            kind, endpoint, fd = event
+            if kind == zmq.EVENT_ACCEPTED:
+                self._strangers.came(fd)
+            elif kind == ENDED:
+                self._strangers.left(fd)
                 now = time.monotonic()
                 self._sweeps = [now + delay for delay in SWEEPS]
             else:

@@ -17,6 +17,7 @@ __all__ = [
     'next_event',
     'readable',
     'receive',
+    'receive_first',
     'send',
 ]
 
@@ -95,10 +96,18 @@ def receive(sock: zmq.Socket, head: int) -> list:
     return frames
 
 
-def next_event(monitor: zmq.Socket) -> tuple[int, str] | None:
-    """The next event of a monitor and the endpoint it is about, if there is one."""
+def receive_first(sock: zmq.Socket) -> tuple[int, list]:
+    """The rest of a message behind its route, and the descriptor it came through."""
+    head = sock.recv(DONTWAIT, copy=False)
+    return head.get(zmq.SRCFD), [head.bytes, *receive(sock, head=0)]
+
+
+def next_event(monitor: zmq.Socket) -> tuple[int, str, int] | None:
+    """The next event of a monitor, if there is one: what it is, the endpoint it is
+    about, and its value, which is a descriptor if it is about a connection."""
     try:
         event = recv_monitor_message(monitor, DONTWAIT)
     except zmq.Again:
         return None
-    return event['event'], event['endpoint'].decode(errors='replace')
+    endpoint = event['endpoint'].decode(errors='replace')
+    return event['event'], endpoint, event['value']

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import resource
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import threading
 import numpy as np
 import pytest
 
-from embodied.core.checkpoint import Checkpoint, load_part
+from embodied.core.checkpoint import Checkpoint, load_part, load_part_and_step
 from embodied.core.errors import CheckpointError
 
 
@@ -258,3 +259,207 @@ def test_pickles_use_the_protocol_for_large_arrays(tmp_path):
     folder = tmp_path / folders(tmp_path)[0]
     data = (folder / 'x.pkl').read_bytes()
     assert data[:2] == pickle.PROTO + bytes([5])
+
+
+# Bit rot
+
+
+def flip(path, index):
+    data = bytearray(path.read_bytes())
+    data[index] ^= 0x10
+    path.write_bytes(data)
+
+
+def loaded(folder, *names):
+    """Values of the parts, and the events about damage."""
+    events = []
+    boxes = {name: Box() for name in names}
+    note = lambda event, **details: events.append((event, details))
+    checkpoint = Checkpoint(folder, note=note)
+    for name, box in boxes.items():
+        checkpoint.add(name, box)
+    checkpoint.load()
+    return [box.value for box in boxes.values()], events
+
+
+def test_a_flipped_byte_anywhere_in_a_part_is_noticed(tmp_path):
+    saved(tmp_path, x=np.arange(1000))
+    (path,) = tmp_path.glob('*/x.pkl')
+    whole = path.read_bytes()
+    for index in range(0, len(whole), 97):
+        flip(path, index)
+        with pytest.raises(
+            CheckpointError, match=r'x\.pkl does not match its checksum'
+        ):
+            load_part(tmp_path, 'x')
+        path.write_bytes(whole)
+    np.testing.assert_array_equal(load_part(tmp_path, 'x'), np.arange(1000))
+
+
+def test_a_flipped_byte_anywhere_in_a_manifest_is_noticed(tmp_path):
+    saved(tmp_path, step=123, x=1)
+    (path,) = tmp_path.glob('*/manifest.json')
+    whole, noticed = path.read_bytes(), 0
+    for index in range(len(whole)):
+        flip(path, index)
+        try:
+            found = load_part_and_step(tmp_path, 'x')
+        except CheckpointError as error:
+            assert 'manifest.json' in str(error)
+            noticed += 1
+        else:  # of a space between two words, which means nothing
+            assert found == (1, 123)
+        path.write_bytes(whole)
+    assert noticed > 0.8 * len(whole)
+
+
+@pytest.mark.parametrize('part', ['a', 'b'])
+def test_the_newest_whole_save_is_used_instead_of_a_damaged_one(tmp_path, part, capsys):
+    for step in range(3):
+        saved(tmp_path, step=step, keep=3, a=f'a{step}', b=f'b{step}')
+    damaged = tmp_path / folders(tmp_path)[-1] / f'{part}.pkl'
+    flip(damaged, 3)
+    values, events = loaded(tmp_path, 'a', 'b')
+    assert values == ['a1', 'b1']
+    ((event, details),) = events
+    assert event == 'damaged' and details['used'] == folders(tmp_path)[1]
+    assert details['file'] == str(damaged.parent)
+    reason = f'{part}.pkl does not match its checksum in manifest.json'
+    assert details['reason'] == reason
+    message = capsys.readouterr().err
+    assert str(damaged.parent) in message and folders(tmp_path)[1] in message
+    # From now on it is the one that counts, without another word.
+    assert loaded(tmp_path, 'a', 'b') == (['a1', 'b1'], [])
+
+
+def test_a_part_and_its_step_come_from_the_same_save(tmp_path):
+    for step in range(2):
+        saved(tmp_path / 'ckpt', step=step, keep=2, agent=f'agent{step}', x=step)
+    (tmp_path / 'ckpt' / folders(tmp_path / 'ckpt')[1] / 'agent.pkl').write_bytes(b'')
+    assert load_part_and_step(tmp_path, 'agent') == ('agent0', 0)
+
+
+def test_all_damaged_files_are_named_if_no_save_is_whole(tmp_path):
+    for step in range(2):
+        saved(tmp_path, step=step, keep=2, x=list(range(100)))
+    older, newer = folders(tmp_path)
+    flip(tmp_path / newer / 'x.pkl', 30)
+    (tmp_path / older / 'manifest.json').write_text('')
+    with pytest.raises(CheckpointError) as info:
+        loaded(tmp_path, 'x')
+    message = str(info.value)
+    assert f'{newer} is broken: x.pkl does not match' in message
+    assert f'{older} is broken: manifest.json' in message
+    assert folders(tmp_path) == [older, newer]
+
+
+def test_a_chosen_save_that_is_damaged_is_not_replaced_by_another(tmp_path):
+    for step in range(2):
+        saved(tmp_path, step=step, keep=2, x=list(range(100)))
+    older, newer = folders(tmp_path)
+    flip(tmp_path / newer / 'x.pkl', 30)
+    with pytest.raises(CheckpointError, match='checksum'):
+        load_part(tmp_path / newer, 'x')
+
+
+def test_saves_without_checksums_are_loaded(tmp_path):
+    saved(tmp_path, step=4, x='old')
+    (path,) = tmp_path.glob('*/manifest.json')
+    manifest = json.loads(path.read_text())
+    kept = ('format', 'step', 'parts', 'versions')
+    path.write_text(json.dumps({name: manifest[name] for name in kept}))
+    assert load_part_and_step(tmp_path, 'x') == ('old', 4)
+
+
+def test_damage_that_only_unpickling_shows_leads_to_the_save_before(tmp_path):
+    for step in range(2):
+        saved(tmp_path, step=step, keep=2, x=list(range(100)))
+    newest = tmp_path / folders(tmp_path)[1]
+    manifest = json.loads((newest / 'manifest.json').read_text())
+    kept = {name: manifest[name] for name in ('format', 'step', 'parts', 'versions')}
+    (newest / 'manifest.json').write_text(json.dumps(kept))
+    scramble(newest)
+    values, events = loaded(tmp_path, 'x')
+    assert values == [list(range(100))] and len(events) == 1
+
+
+# Which save counts
+
+
+@pytest.mark.parametrize(
+    'damage',
+    [
+        lambda latest: latest.unlink(),
+        lambda latest: latest.write_text(''),
+        lambda latest: latest.write_bytes(b'\xff\x00\xfe/../..'),
+        lambda latest: latest.write_text('000000000001-20200101T000000.000000'),
+        lambda latest: latest.write_text('/'),
+    ],
+)
+def test_without_a_name_of_the_latest_the_newest_whole_save_counts(tmp_path, damage):
+    for step in range(3):
+        saved(tmp_path, step=step, keep=3, x=step)
+    newest = folders(tmp_path)[-1]
+    flip(tmp_path / newest / 'x.pkl', 3)
+    damage(tmp_path / 'latest')
+    assert Checkpoint(tmp_path).exists()
+    values, events = loaded(tmp_path, 'x')
+    assert values == [1]
+    named = [details['file'] for _, details in events]
+    assert named == [str(tmp_path / 'latest'), str(tmp_path / newest)]
+    assert (tmp_path / 'latest').read_text() == folders(tmp_path)[1]
+
+
+def test_nothing_is_removed_while_it_is_unclear_which_save_counts(tmp_path):
+    for step in range(2):
+        saved(tmp_path, step=step, keep=2, x=step)
+    before = folders(tmp_path)
+    (tmp_path / 'latest').unlink()
+    checkpoint = saved(tmp_path, step=0, x='fresh')
+    assert folders(tmp_path) == sorted([*before, checkpoint.version])
+
+
+def test_nothing_is_removed_if_it_cannot_be_known_what_others_refer_to(tmp_path):
+    first = saved(tmp_path, step=1, x=1).version
+
+    def unknown():
+        raise CheckpointError('unreadable')
+
+    checkpoint = Checkpoint(tmp_path, pinned=unknown)
+    checkpoint.add('x', Box(2))
+    checkpoint.save(2)
+    checkpoint.wait()
+    assert folders(tmp_path) == [first, checkpoint.version]
+
+
+def test_damaged_saves_go_before_whole_ones(tmp_path):
+    for step in range(3):
+        saved(tmp_path, step=step, keep=3, x=list(range(step, 100)))
+    names = folders(tmp_path)
+    flip(tmp_path / names[2] / 'x.pkl', 30)
+    checkpoint = Checkpoint(tmp_path, keep=2)
+    checkpoint.add('x', Box())
+    checkpoint.load()
+    checkpoint.save(9)
+    checkpoint.wait()
+    assert folders(tmp_path) == [names[1], checkpoint.version]
+
+
+# Full disks
+
+
+def test_what_does_not_fit_leaves_nothing_behind(tmp_path):
+    saved(tmp_path, x='good')
+    before = sorted(tmp_path.rglob('*'))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        checkpoint = Checkpoint(tmp_path)
+        checkpoint.add('x', Box(np.zeros(100_000)))
+        checkpoint.save(2)
+        with pytest.raises(CheckpointError, match='File too large'):
+            checkpoint.wait()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert sorted(tmp_path.rglob('*')) == before
+    assert load_part(tmp_path, 'x') == 'good'

@@ -64,6 +64,10 @@ def test_one_side_may_always_go(ratio, minimum, tolerance, ahead, sizes, seed):
     assert drive(limiter, 60, *sizes, rng, lambda *_: None) == 0
     limiter.correct(inserts=rng.randrange(10**6), samples=rng.randrange(10**6))
     assert drive(limiter, 10, *sizes, rng, lambda *_: None) == 0
+    limiter.count_from(rng.randrange(10**6), Fraction(rng.randrange(10**6), 7))
+    assert drive(limiter, 10, *sizes, rng, lambda *_: None) == 0
+    limiter.end_at(limiter.inserts + 1000, max(sizes[1]))
+    assert drive(limiter, 60, sizes[0], [max(sizes[1])], rng, lambda *_: None) == 0
 
 
 def test_sampling_waits_for_the_minimum_and_inserting_does_not():
@@ -197,3 +201,37 @@ def test_minimum_of_training_grows_until_one_stream_holds_a_sequence():
 def test_settings_that_would_deadlock_are_refused(settings, reason):
     with pytest.raises(ConfigError, match=reason):
         limiters.RateLimiter(**settings)
+
+
+def test_another_ratio_holds_from_where_it_is_counted():
+    limiter = limiters.RateLimiter(2.5, minimum=10, tolerance=4)
+    limiter.correct(inserts=100, samples=31)
+    limiter.count_from(start=100, earned=Fraction(100, 3))
+    assert limiter.balance() == pytest.approx(100 / 3 - 31, abs=1e-12)
+    limiter.correct(inserts=106)
+    assert limiter.balance() == pytest.approx(100 / 3 + 15 - 31, abs=1e-12)
+    assert limiter.sample(17, timeout=0)  # The balance is 1/3.
+    assert limiter.want_sample(4) and not limiter.want_insert(10)
+    limiter.correct(samples=31 + 18)  # -2/3
+    assert not limiter.want_sample(4) and limiter.want_sample(3)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    ratio=st.fractions(Fraction(1, 20), 20, max_denominator=50),
+    batch=st.integers(1, 20),
+    rows=st.integers(1, 20),
+    steps=st.integers(1, 400),
+    seed=st.integers(0, 2**32),
+)
+def test_at_the_end_exactly_what_was_earned_is_sampled(ratio, batch, rows, steps, seed):
+    limiter = limiters.RateLimiter(float(ratio), minimum=7, tolerance=4 * batch)
+    limiter.end_at(steps, batch)
+    rng = random.Random(seed)
+    while limiter.inserts < steps:
+        assert drive(limiter, 1, [rows], [batch], rng, lambda *_: None) == 0
+    limiter.end_inserts()
+    while limiter.sample(batch):
+        pass
+    earned = max(0, limiter.inserts - 7) * ratio
+    assert limiter.samples == earned // batch * batch

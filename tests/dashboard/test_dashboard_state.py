@@ -27,6 +27,10 @@ def rewrite_status(folder, **changes):
     [
         ({}, 'running', 'waiting'),
         ({'state': 'failed', 'pid': 2**22 + 1}, 'failed', 'dead'),
+        ({'state': 'finished', 'pid': 2**22 + 1}, 'finished', 'dead'),
+        ({'state': 'stopped', 'pid': 2**22 + 1}, 'stopped', 'dead'),
+        ({'state': 'killed', 'pid': 2**22 + 1}, 'killed', 'dead'),
+        ({'state': 'done', 'pid': 2**22 + 1}, 'done', 'dead'),  # version 0.1.0
         ({'pid': 2**22 + 1}, 'dead', 'dead'),  # no such process
         ({'started': 1.0}, 'dead', 'dead'),  # another process of this number
         ({'boot': 'before'}, 'dead', 'dead'),  # the machine was booted since
@@ -66,12 +70,28 @@ def test_events_tell_the_state_of_a_run_without_a_status():
         ([here | start | {'time': 1.0}], 'dead'),  # this process began later
         ([here | start | {'host': 'far'}], 'unknown'),
         ([here | start, {'event': 'stop', 'reason': 'done'}], 'done'),
+        ([here | start, stop('finished', 'run.steps')], 'finished'),
+        ([here | start, stop('stopped', 'SIGTERM')], 'stopped'),
+        ([here | start, stop('killed', 'SIGTERM')], 'killed'),
+        ([here | start, stop('flying', '')], 'unknown'),
         ([here | start, {'event': 'stop', 'reason': 'EnvError: no'}], 'failed'),
         ([{'event': 'stop', 'reason': 'done'}, here | {'event': 'resume'}], 'running'),
         ([here | start, {'event': 'rewind'}], 'running'),
     ]
     for events, state in cases:
         assert run_state(Path(os.devnull), events)['state'] == state, events
+
+
+def stop(state, reason):
+    return {'event': 'stop', 'state': state, 'reason': reason}
+
+
+def test_the_reason_of_an_end_is_told(tmp_path):
+    events = [stop('stopped', 'run.duration')]
+    assert run_state(tmp_path, events)['reason'] == 'run.duration'
+    write_status(tmp_path)
+    rewrite_status(tmp_path, state='stopped', reason='SIGHUP')
+    assert run_state(tmp_path, events)['reason'] == 'SIGHUP'
 
 
 def test_runs_that_differ_by_seed_are_one_group(tmp_path):

@@ -186,3 +186,8 @@ def test_runs_without_options_stay_apart(tmp_path):
     found = experiments(tmp_path)
     assert [(one.task, one.label) for one in found] == [('', 'one'), ('', 'two')]
     assert all(isinstance(one, Experiment) for one in found)
+
+
+def test_names_in_the_table_cannot_steer_the_terminal():
+    text = render([['task'], ['\x1b[2J\nfake\u202e']], '.md')
+    assert text.splitlines()[2] == '| \\x1b[2J\\nfake\\u202e |'

@@ -106,6 +106,36 @@ def test_the_preset_of_small_batches_is_size25m_with_a_higher_learning_rate():
     assert config.env == resolve('--configs dmc_paper').env
 
 
+SETTINGS_OF_2023 = {
+    'env.dmc.repeat': 1,
+    'run.envs': 4,
+    'run.train_ratio': 512.0,
+    'replay.size': 1e6,
+    'replay.online': False,
+    'replay_context': 0,
+    'agent.policy_grad': 'backprop',
+    'agent.opt.lr': 1e-4,
+    'agent.opt.warmup': 0,
+    'agent.dyn.deter': 512,
+    'agent.dyn.stoch': 32,
+    'agent.dyn.classes': 32,
+    'agent.dyn.blocks': 1,
+    'agent.policy.outscale': 1.0,
+    'agent.loss_scales.dyn': 0.5,
+    'agent.loss_scales.rep': 0.1,
+    'agent.loss_scales.repval': 0.0,
+    **{f'agent.{k}.layers': 2 for k in ('reward', 'cont', 'policy', 'value')},
+    **{f'agent.{k}.units': 512 for k in ('reward', 'cont', 'policy', 'value')},
+    **{f'agent.{k}.layers': 5 for k in ('enc', 'dec')},
+    **{f'agent.{k}.units': 1024 for k in ('enc', 'dec')},
+}
+
+
+def test_the_preset_of_2023_holds_the_settings_of_its_vector_runs():
+    options = resolve('--configs dmc_2023').flat
+    assert {name: options[name] for name in SETTINGS_OF_2023} == SETTINGS_OF_2023
+
+
 def test_default_size_is_200m():
     assert resolve().agent == resolve('--configs size200m').agent
 
@@ -118,6 +148,7 @@ BENCHMARKS = {
     'crafter': ('crafter_reward', 1.1e6, 512, 1),
     'dmc_proprio': ('dmc_walker_walk', 1.1e6, 1024, 16),
     'dmc_paper': ('dmc_walker_walk', 3e5, 512, 16),
+    'dmc_2023': ('dmc_walker_walk', 5e5, 512, 4),
     'dmc_vision': ('dmc_walker_walk', 1.1e6, 256, 16),
     'procgen': ('procgen_coinrun', 1.1e8, 64, 16),
     'dmlab': ('dmlab_explore_goal_locations_small', 2.6e7, 32, 16),

@@ -1,5 +1,7 @@
 """`dreamer eval`: the scores of whole episodes, and their films."""
 
+import signal
+
 import elements
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import dreamerv3
 import embodied
 from dreamerv3.main import main
 from embodied.core.errors import ConfigError
+from embodied.core.signals import Terminated
 from embodied.logging import read_records
 
 LENGTHS = [2, 9, 4, 3, 7]
@@ -54,6 +57,34 @@ class Still:
     def policy(self, carry, obs, mode):
         self.modes.add(mode)
         return carry, {'action': np.zeros(len(obs['is_first']), bool)}, {}
+
+
+@pytest.mark.parametrize(
+    ('numbers', 'error'),
+    [
+        ([signal.SIGTERM, signal.SIGTERM], Terminated),
+        ([signal.SIGHUP], Terminated),
+        ([signal.SIGINT], KeyboardInterrupt),
+    ],
+)
+def test_a_signal_ends_an_evaluation_with_closed_environments(numbers, error):
+    closed = []
+
+    class Interrupted(Counting):
+        def step(self, action):
+            if self._number > 2:
+                for number in numbers:
+                    signal.raise_signal(number)
+            return super().step(action)
+
+        def close(self):
+            closed.append(self)
+
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with pytest.raises(error):
+        dreamerv3.evaluate(Still(), Interrupted, episodes=100, envs=2)
+    signal.signal(signal.SIGINT, inherited)
+    assert len(closed) == 2
 
 
 def test_every_environment_plays_its_share_whatever_the_lengths():

@@ -99,3 +99,14 @@ def test_the_uniform_share_is_an_option():
     policy = build(lambda init: Policy(init, FEAT, Actions(pick), settings))
     large = jax.tree.map(lambda x: 1e4 * x, policy)
     assert large(features())['pick'].probs.min() < 1e-6
+
+
+@pytest.mark.parametrize('scale', [0.01, 1.0])
+def test_the_scale_of_the_policys_output_is_an_option(scale):
+    settings = options(f'--agent.policy.outscale={scale}', '--agent.policy.units=256')
+    actions = Actions(SPACES)
+    policy = build(lambda init: Policy(init, FEAT, actions, settings.policy))
+    for layer in (*policy.logits.values(), *policy.means.values()):
+        # Of a normal distribution that is cut off at two standard deviations.
+        std = scale * np.sqrt(1 / 256)
+        np.testing.assert_allclose(np.std(layer.kernel), std, rtol=0.15)

@@ -13,6 +13,7 @@ import embodied
 from dreamerv3 import config as config_lib
 from dreamerv3.folder import RunFolder, expand
 from dreamerv3.main import main
+from embodied.core.checkpoint import load_part_and_step
 from embodied.core.errors import ConfigError
 from embodied.envs.registry import label
 from embodied.logging import read_records
@@ -54,7 +55,8 @@ def test_run_leaves_config_scores_metrics_and_events(tmp_path, script):
     assert events(tmp_path)[-1] | {'time': 0} == {
         'time': 0,
         'event': 'stop',
-        'reason': 'done',
+        'state': 'finished',
+        'reason': 'run.steps',
     }
 
 
@@ -133,10 +135,103 @@ def test_failed_run_says_so_in_its_events_and_frees_the_folder(tmp_path):
         pass
 
 
-def test_broken_config_file_is_named(tmp_path, capsys):
-    (tmp_path / 'config.yaml').write_text('a: [1\n')
-    assert run(tmp_path, 'train') == 2
-    assert 'config.yaml' in capsys.readouterr().err
+@pytest.mark.parametrize(
+    'content',
+    [
+        b'a: [1\n',
+        b'',
+        b'just text',
+        b'- 1\n- 2\n',
+        b'\xff\xfe\x00\x01',
+        b'{1: {2: 3}}',
+        b'a: 1\n',
+        b'a: &x [*x]\n',
+        None,
+    ],
+)
+def test_a_config_file_that_is_lost_is_written_again(tmp_path, content, capsys):
+    assert run(tmp_path, 'train') == 0
+    path = tmp_path / 'config.yaml'
+    before = path.read_text()
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
+    assert run(tmp_path, 'train') == 0
+    captured = capsys.readouterr()
+    assert f'{path} cannot be read' in captured.err
+    assert 'is finished' in captured.out
+    assert path.read_text() == before
+    resumed = events(tmp_path)[-3:]
+    assert [x['event'] for x in resumed] == ['damaged', 'resume', 'stop']
+    assert resumed[0]['file'] == str(path)
+    if content is not None:
+        assert (tmp_path / 'config.yaml.bad').read_bytes() == content
+
+
+def test_an_evaluation_does_not_write_the_config_of_a_run(tmp_path):
+    assert run(tmp_path, 'train') == 0
+    (tmp_path / 'config.yaml').unlink()
+    assert run(tmp_path, 'eval_only', '--run.eval_eps', '1') == 0
+    assert not (tmp_path / 'config.yaml').exists()
+
+
+def test_a_finished_run_stays_finished_without_the_name_of_its_save(tmp_path, capsys):
+    assert run(tmp_path, 'train') == 0
+    before = load_part_and_step(tmp_path, 'progress')
+    (tmp_path / 'ckpt' / 'latest').unlink()
+    assert run(tmp_path, 'train') == 0
+    captured = capsys.readouterr()
+    assert 'is finished: 600 steps' in captured.out
+    assert str(tmp_path / 'ckpt' / 'latest') in captured.err
+    assert load_part_and_step(tmp_path, 'progress') == before
+    assert 'damaged' in [x['event'] for x in events(tmp_path)]
+
+
+def test_a_run_goes_on_from_the_save_before_a_damaged_one(tmp_path, capsys):
+    keep = ('--run.keep', '2', '--run.save_every', '0')
+    assert run(tmp_path, 'train', *keep) == 0
+    command = ['train', *FAST, *keep, '--logdir', str(tmp_path), '--run.steps']
+    assert main([*command, '700']) == 0
+    older, newer = sorted(x for x in (tmp_path / 'ckpt').iterdir() if x.is_dir())
+    data = bytearray((newer / 'replay.pkl').read_bytes())
+    data[len(data) // 2] ^= 1
+    (newer / 'replay.pkl').write_bytes(data)
+    capsys.readouterr()
+    assert main([*command, '800']) == 0
+    assert f'{newer} is broken: replay.pkl does not match' in capsys.readouterr().err
+    found = [x for x in events(tmp_path) if x['event'] in ('damaged', 'restored')][-2:]
+    assert [x['event'] for x in found] == ['damaged', 'restored']
+    assert found[0]['used'] == older.name
+    assert steps(tmp_path)[-1] == 800
+
+
+def test_a_run_without_a_whole_save_is_refused_by_one_message(tmp_path, capsys):
+    assert run(tmp_path, 'train') == 0
+    (part,) = (tmp_path / 'ckpt').glob('*/agent.pkl')
+    part.write_bytes(part.read_bytes()[:-1])
+    before = sorted((tmp_path / 'ckpt').rglob('*'))
+    command = ['train', *FAST, '--logdir', str(tmp_path), '--run.steps', '800']
+    capsys.readouterr()
+    assert main([*command, '--quiet', 'True']) == 2
+    message = capsys.readouterr().err
+    assert message.count('dreamer: ') == 1 and 'agent.pkl has' in message
+    assert sorted((tmp_path / 'ckpt').rglob('*')) == before
+
+
+@pytest.mark.parametrize('name', ['metrics.jsonl', 'scores.jsonl', 'events.jsonl'])
+@pytest.mark.parametrize(
+    'tail', [b'{"step": 7', b'\xff\x00\n', b'[3]\n', b'{"step": "x"}\n', b'{}\n']
+)
+def test_garbage_at_the_end_of_a_file_does_not_keep_a_run_from_going_on(
+    tmp_path, name, tail
+):
+    assert run(tmp_path, 'train') == 0
+    with (tmp_path / name).open('ab') as file:
+        file.write(tail)
+    command = ['train', *FAST, '--logdir', str(tmp_path), '--run.steps', '700']
+    assert main(command) == 0
+    assert read_records(tmp_path / 'metrics.jsonl')[-1]['step'] == 700
 
 
 def test_unusable_logdir_is_named(tmp_path, capsys):

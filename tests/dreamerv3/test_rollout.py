@@ -72,3 +72,45 @@ def test_joined_products_imagine_the_same(names):
     for name in names:
         assert acts[name].dtype == expected_acts[name].dtype
         np.testing.assert_allclose(acts[name], expected_acts[name], atol=1e-5)
+
+
+def scores(states):
+    """A scalar that every imagined state has a part in."""
+    feat = states.feat.astype(jnp.float32)
+    weights = jax.random.normal(jax.random.key(3), feat.shape)
+    return (weights * jnp.sin(feat)).sum()
+
+
+def plain_scores(policy, dyn, state, noise):
+    """The same with one step after the other, as JAX differentiates them."""
+    states = [state]
+    for t in range(STEPS):
+        state_noise, action_noise = jax.tree.map(lambda x, t=t: x[t], noise)
+        dists = policy(jax.lax.stop_gradient(states[-1].feat))
+        acts = policy.actions.sample(dists, action_noise)
+        vector = policy.actions.vector(acts, state.deter.dtype)
+        states.append(dyn.imagine_step(states[-1], vector, state_noise))
+    return scores(jax.tree.map(lambda *x: jnp.stack(x), *states))
+
+
+@pytest.mark.parametrize('names', [('force',), ('pick', 'force')])
+def test_gradients_through_the_model_are_those_of_single_steps(names):
+    dyn, policy = perturbed(build({name: SPACES[name] for name in names}))
+    state, noise = starts_and_noise(dyn, policy.actions)
+
+    def through(policy):
+        rollout = behavior.imagine(dyn, jax.lax.stop_gradient(policy), state, noise)
+        dists = policy(rollout[0].feat[:-1])
+        states = behavior.through_model(dyn, policy.actions, dists, rollout, noise)
+        return scores(states)
+
+    value, grads = jax.jit(jax.value_and_grad(through))(policy)
+    plain_value, expected = jax.jit(jax.value_and_grad(plain_scores))(
+        policy, dyn, state, noise
+    )
+    np.testing.assert_allclose(value, plain_value, rtol=1e-4)
+    assert np.any(expected.means['force'].kernel)
+    for ours, theirs in zip(*map(jax.tree.leaves, (grads, expected)), strict=True):
+        np.testing.assert_allclose(
+            ours, theirs, atol=1e-5 + 1e-4 * np.abs(theirs).max()
+        )

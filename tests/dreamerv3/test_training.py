@@ -70,7 +70,7 @@ def test_sweeps_run_all_tasks_with_all_seeds_and_compare_them(tmp_path, capsys):
     assert '4 runs, 2 at a time' in out and '4 of 4' in out
     summary = json.loads((tmp_path / 'summary.json').read_text())
     assert [(e['task'], e['seed'], e['state']) for e in summary] == [
-        (task, seed, 'done') for seed in (0, 1) for task in tasks
+        (task, seed, 'finished') for seed in (0, 1) for task in tasks
     ]
     scores = dreamerv3.Run(tmp_path / 'toy_catch-1').scores
     assert summary[2]['score'] == pytest.approx(scores[-20:].mean(), abs=1e-4)
@@ -80,13 +80,24 @@ def test_sweeps_run_all_tasks_with_all_seeds_and_compare_them(tmp_path, capsys):
     assert (dreamerv3.Run(tmp_path / 'toy_catch-1').scores == scores).all()
 
 
+def test_runs_of_a_sweep_that_use_up_their_time_are_complete(tmp_path):
+    command = ['sweep', '--task', 'toy_catch', '--configs', 'tiny', 'debug']
+    command += ['--run.duration=0.5', '--random_agent=True', '--logdir', str(tmp_path)]
+    assert main(command) == 0
+    (entry,) = json.loads((tmp_path / 'summary.json').read_text())
+    assert (entry['state'], entry['reason']) == ('stopped', 'run.duration')
+    assert main(command) == 0  # nothing left to do
+    (entry,) = json.loads((tmp_path / 'summary.json').read_text())
+    assert (entry['state'], entry['reason']) == ('stopped', 'run.duration')
+
+
 def test_a_run_that_fails_does_not_end_the_sweep(tmp_path, capsys):
     command = ['sweep', '--task', 'toy_cach', 'toy_catch', '--configs', 'tiny', 'debug']
     command += ['--run.steps=40', '--random_agent=True', '--logdir', str(tmp_path)]
     assert main(command) == 1
     out = capsys.readouterr().out
     assert 'toy_cach seed 0: failed with 2' in out
-    assert 'toy_catch seed 0: done' in out
+    assert 'toy_catch seed 0: finished' in out
     assert 'There is no task' in (tmp_path / 'toy_cach-0.log').read_text()
 
 
@@ -101,9 +112,10 @@ def test_a_signal_ends_the_runs_of_a_sweep_and_starts_no_more(tmp_path):
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=120)
     assert started
-    assert 'dummy_disc seed 0: done' in out
-    states = [e['state'] for e in json.loads((tmp_path / 'summary.json').read_text())]
-    assert states == ['done', 'not started']
+    assert 'dummy_disc seed 0: stopped' in out
+    summary = json.loads((tmp_path / 'summary.json').read_text())
+    ends = [(entry['state'], entry['reason']) for entry in summary]
+    assert ends == [('stopped', 'SIGINT'), ('not started', '')]
     assert process.returncode == 1
 
 

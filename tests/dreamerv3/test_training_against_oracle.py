@@ -35,15 +35,20 @@ PROBLEM = oracle.Problem(
 class Training:
     """One call of the agent's loss, and all that the oracle needs to repeat it."""
 
-    def __init__(self, problem, seed):
+    def __init__(self, problem, seed, policy_grad):
         rng = np.random.default_rng(seed)
         data = oracle.fresh(rng, problem, BATCH, CONTEXT + LENGTH)
         data['params.dyn.obslogit.kernel'] *= SHARPNESS
         data['in.obs.is_first'][0, CONTEXT + LENGTH // 2] = True
         self.params = oracle.nest(data)['params']
         self.setup = agent_outputs.setup(
-            problem, data, f'--replay_context={CONTEXT}', '--agent.imag_length=3'
+            problem,
+            data,
+            f'--replay_context={CONTEXT}',
+            '--agent.imag_length=3',
+            f'--agent.policy_grad={policy_grad}',
         )
+        self.backprop = policy_grad == 'backprop'
         obs, act = self.setup.inputs['obs'], self.setup.inputs['act']
         self.obs = {k: v[:, CONTEXT:] for k, v in obs.items()}
         self.previous = {k: v[:, CONTEXT - 1 : -1] for k, v in act.items()}
@@ -85,7 +90,13 @@ class Training:
 
     def expected(self, params):
         return training_oracle.training_losses(
-            params, self.obs, self.previous, self.start, self.stoch, self.rollout
+            params,
+            self.obs,
+            self.previous,
+            self.start,
+            self.stoch,
+            self.rollout,
+            self.backprop,
         )
 
 
@@ -95,9 +106,9 @@ def _random_latents(rng, problem, lead):
     return {'dyn/deter': deter, 'dyn/stoch': stoch}
 
 
-@pytest.fixture(scope='module')
-def training():
-    return Training(PROBLEM, seed=3)
+@pytest.fixture(scope='module', params=['reinforce', 'backprop'])
+def training(request):
+    return Training(PROBLEM, seed=3, policy_grad=request.param)
 
 
 def test_inputs_cover_both_sides_of_free_nats_and_resets_in_the_middle(training):

@@ -6,7 +6,7 @@ parameters, so stopping a gradient is taking the real part.
 
 import numpy as np
 import oracle
-from oracle import behavior, heads, outputs, world_model
+from oracle import behavior, heads, outputs, traced, world_model
 
 __all__ = ['SCALES', 'observe', 'rollout_error', 'training_losses', 'weighted_sum']
 
@@ -26,12 +26,15 @@ def weighted_sum(losses: dict):
     return sum(SCALES.get(k, REC_SCALE) * v.mean() for k, v in losses.items())
 
 
-def training_losses(params, obs, previous, start, stoch, rollout) -> dict:
+def training_losses(
+    params, obs, previous, start, stoch, rollout, backprop=False
+) -> dict:
     """Losses by name, [B, T] and [N, H].
 
     obs [B, T], previous: actions [B, T] before each step, start: (deter, stoch) [B]
     before the first. stoch: one-hot samples [B, T, S, C] of the posterior. rollout:
     dict of deter, stoch [N, H + 1] and act [N, H + 1] imagined from all B * T states.
+    backprop: the policy gets gradients through the model.
     """
     deter, stoch, post = observe(params, obs, previous, start, stoch)
     prior = world_model.prior(params['dyn'], deter).reshape(post.shape)
@@ -47,7 +50,14 @@ def training_losses(params, obs, previous, start, stoch, rollout) -> dict:
         'con': outputs.bernoulli_loss(heads.continue_logit(params['con'], feat), live),
         **{f'rec/{k}': v for k, v in world_model.decoder_losses(decoded, obs).items()},
     }
-    return losses | _behavior_losses(params, obs, feat, rollout)
+    losses |= _behavior_losses(params, obs, feat, rollout)
+    if backprop:
+        fixed, classes = _real(params), _classes(params)
+        classes = {k: v for k, v in classes.items() if k in rollout['act']}
+        losses['policy'] = traced.traced_policy_loss(
+            params['pol'], fixed, rollout, classes
+        )
+    return losses
 
 
 def observe(params, obs, previous, start, stoch):

@@ -66,6 +66,7 @@ ARGS = {
     'debug': False,
     'grace': 30.0,
     'max_restarts': 20,
+    'keep': 1,
     'role': 'combined',
     'pace': 0.0,
     'train_seconds': 0.0,

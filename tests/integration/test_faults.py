@@ -15,7 +15,7 @@ from faults import FaultyRun, check_folder, check_ratio
 
 pytestmark = pytest.mark.usefixtures('nothing_is_left')
 
-ROLES = ('env0', 'env4', 'logger', 'replay', 'agent')  # env4 evaluates
+ROLES = ('env0', 'eval0', 'logger', 'replay', 'agent')
 RATIO = 64.0
 SHARED_MEMORY = '/dev/shm/'
 

@@ -137,3 +137,10 @@ def test_line_survives_a_kill_right_after_it_was_written(tmp_path):
     done = subprocess.run([sys.executable, '-c', code])
     assert done.returncode == -signal.SIGKILL
     assert read_records(path) == [{'a': 1}]
+
+
+def test_lines_that_are_no_records_are_left_out(tmp_path, caplog):
+    path = tmp_path / 'scores.jsonl'
+    path.write_bytes(b'{"step": 1}\n\xff\n[2]\n{"step": 3}\n{"st')
+    assert read_records(path) == [{'step': 1}, {'step': 3}]
+    assert f'{path}: 2 lines are damaged' in caplog.text

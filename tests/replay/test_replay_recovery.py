@@ -1,4 +1,4 @@
-"""Replay after crashes: what is dropped, reads as zeros, is set aside or goes stale."""
+"""Replay after crashes: what is dropped, reads as zeros or goes stale."""
 
 import logging
 import subprocess
@@ -88,9 +88,7 @@ def test_a_reopened_folder_that_loses_power_is_not_taken_for_a_closed_one(tmp_pa
 @pytest.mark.parametrize(
     'damage', ['truncated', 'garbage', 'empty', 'header', 'foreign']
 )
-def test_broken_files_are_set_aside_by_name_and_the_rest_loads(
-    tmp_path, damage, caplog
-):
+def test_broken_files_go_to_the_quarantine_and_the_rest_loads(tmp_path, damage, caplog):
     replay = make(tmp_path / 'a', capacity=200)
     add(replay, range(80))
     replay.close()
@@ -112,8 +110,8 @@ def test_broken_files_are_set_aside_by_name_and_the_rest_loads(
         )
     with caplog.at_level(logging.WARNING):
         again = make(tmp_path / 'a', capacity=200)
-    assert victim.name in caplog.text and 'set aside' in caplog.text
-    assert not victim.exists() and (tmp_path / 'a/aside' / victim.name).exists()
+    assert f'{victim}: ' in caplog.text and 'steps affected: ' in caplog.text
+    assert not victim.exists() and (tmp_path / 'a/quarantine' / victim.name).exists()
     assert 0 < len(again) < 2 * 76
     batch = again.sample(500)
     assert (np.diff(batch['x'], axis=1) == 1).all()
@@ -182,10 +180,10 @@ def test_a_lost_or_broken_card_is_written_anew(tmp_path, text, caplog):
     assert len(again) == 2 * 16
     assert not ids & {row.tobytes() for row, _ in rows_of(again.sample(100))}
     if text is not None:
-        assert f'{card} set aside' in caplog.text
+        assert f'{card}: it ' in caplog.text and 'moved to quar' in caplog.text
 
 
-def test_a_copy_of_a_segment_is_set_aside(tmp_path, caplog):
+def test_a_copy_of_a_segment_goes_to_the_quarantine(tmp_path, caplog):
     replay = make(tmp_path)
     add(replay, range(20))
     replay.close()

@@ -1,5 +1,7 @@
 """Tools on replay folders: what they print, write, delete and refuse."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -130,3 +132,19 @@ def test_bytes_per_step_follow_from_the_spaces():
         dtype, shape = np.uint8, (64, 64, 3)
 
     assert row_bytes_of({'image': Space(), 'log/x': Space()}) == 64 * 64 * 3 + 24
+
+
+def test_names_in_a_replay_cannot_steer_the_terminal(tmp_path, capsys):
+    replay = Replay(2, 100, tmp_path / 'replay', chunksize=16, sync_every=0)
+    replay.add_batch({'x\x1b[2J\nfake': np.zeros((1, 2), np.float32)}, [0])
+    replay.close()
+    assert main(['info', str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert 'x\\x1b[2J\\nfake: float32[2]' in out and '\x1b' not in out
+
+
+def test_a_pipe_in_place_of_the_card_holds_nobody_up(logdir, capsys):
+    (logdir / 'replay' / 'replay.json').unlink()
+    os.mkfifo(logdir / 'replay' / 'replay.json')
+    main(['info', str(logdir)])
+    assert 'steps' in capsys.readouterr().out

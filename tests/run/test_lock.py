@@ -55,7 +55,20 @@ def test_only_those_who_say_so_may_enter_again(tmp_path):
             pass
 
 
-def test_half_a_record_is_as_good_as_none(tmp_path):
-    (tmp_path / 'lock').write_text('{"pid": 12')
+@pytest.mark.parametrize(
+    'content',
+    [
+        b'{"pid": 12',
+        b'',
+        b'[1]',
+        b'7',
+        b'\xff\xfe\x00',
+        b'{"pid": "x", "epoch": 4}',
+        b'{"pid": null, "epoch": 4}',
+        b'{"pid": 1, "epoch": "four"}',
+    ],
+)
+def test_a_damaged_record_is_as_good_as_none(tmp_path, content):
+    (tmp_path / 'lock').write_bytes(content)
     with FolderLock(tmp_path) as lock:
         assert lock.epoch == 1

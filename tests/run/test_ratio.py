@@ -1,10 +1,12 @@
 """The train ratio against its formula in whole numbers."""
 
+from fractions import Fraction
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embodied.run.ratio import TrainRatio
+from embodied.run.ratio import RatioHistory, TrainRatio
 
 BATCH_STEPS = 16 * 64
 
@@ -96,3 +98,38 @@ def test_a_run_that_stopped_before_the_minimum_still_waits_for_it():
     assert second.earned == 0
     second.advance(121)
     assert second.earned == 2
+
+
+MINIMUM = 100
+RATIOS = st.sampled_from([Fraction(1, 3), Fraction(1, 2), Fraction(2), Fraction(32)])
+
+
+@given(parts=st.lists(st.tuples(RATIOS, st.integers(0, 300)), min_size=1, max_size=8))
+def test_a_history_adds_up_what_each_ratio_has_earned(parts):
+    """Whatever the number of resumes, with or without steps between them."""
+    history, steps, earned = RatioHistory(), 0, Fraction(0)
+    for ratio, more in parts:
+        history = history.resume(ratio, MINIMUM, steps, trained=0)
+        history = RatioHistory.load(history.save())
+        earned += max(0, steps + more - max(steps, MINIMUM)) * ratio
+        steps += more
+    last = history.last
+    assert last.ratio == parts[-1][0]
+    assert last.earned + max(0, steps - last.start) * last.ratio == earned
+
+
+def test_where_no_ratio_held_what_was_trained_is_what_was_earned():
+    history = RatioHistory().resume(None, MINIMUM, 0, 0)
+    history = history.resume(Fraction(1, 2), MINIMUM, 500, trained=77)
+    assert history.last == (500, 77, Fraction(1, 2))
+    history = history.resume(None, MINIMUM, 600, trained=130)
+    assert history.last == (600, 77 + 50, None)
+    assert history.resume(None, MINIMUM, 900, trained=400) == history
+
+
+def test_steps_that_were_lost_are_taken_off_the_ratio_that_they_had():
+    first = RatioHistory().resume(Fraction(1), MINIMUM, 0, 0)
+    second = first.resume(Fraction(2), MINIMUM, 500, 400)
+    assert second.last == (500, 400, 2)
+    assert second.resume(Fraction(2), MINIMUM, 450, 400).last == (450, 350, 2)
+    assert second.resume(Fraction(1), MINIMUM, 450, 400) == first

@@ -14,6 +14,7 @@ import run_parts as parts
 import embodied
 from embodied.core.checkpoint import load_part, load_step
 from embodied.core.errors import CheckpointError, NonFiniteError
+from embodied.core.signals import REPEAT
 from embodied.logging import read_records
 
 
@@ -361,6 +362,7 @@ def test_a_second_signal_ends_the_process_at_once(tmp_path, number):
     with start(tmp_path, 'stuck') as child:
         child.send_signal(signal.SIGINT)
         assert child.stdout.readline() == 'saving\n'
+        threading.Event().wait(REPEAT + 0.2)  # or it would be the same wish
         child.send_signal(number)
         child.wait(30)
     assert child.returncode != 0

@@ -10,7 +10,7 @@ from embodied import transport
 DEADLINE = 60.0
 
 
-def server(addr: str, backend: str = 'zmq') -> None:
+def server(addr: str, backend: str = 'zmq', patience: str = '10') -> None:
     """Echoes, and counts in this process how often each value was seen."""
     seen: dict[int, int] = {}
 
@@ -19,7 +19,8 @@ def server(addr: str, backend: str = 'zmq') -> None:
         (request,) = transport.current_requests()
         return {'x': x, 'times': seen[int(x)], 'repeat': request.repeat}
 
-    serving = transport.Server(addr, transport=backend)
+    settings = transport.Settings(patience=float(patience))
+    serving = transport.Server(addr, transport=backend, settings=settings)
     serving.bind('echo', lambda x: x)
     serving.bind('count', count)
     serving.bind('once', count, once=True)

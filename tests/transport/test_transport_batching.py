@@ -270,3 +270,35 @@ def test_equal_layouts_give_the_same_batch_as_the_general_way(serve, connect, ro
     for left, right in zip(fast['nested'], slow['nested'], strict=True):
         assert left.dtype == right.dtype and left.shape == right.shape
         np.testing.assert_array_equal(left, right)
+
+
+def test_only_the_clients_whose_rows_are_refused_get_an_error(serve, connect, backend):
+    calls, begun, go = [], threading.Event(), threading.Event()
+
+    def double(x):
+        begun.set()
+        assert go.wait(DEADLINE)
+        calls.append(x.tolist())
+        wrong = [row for row, value in enumerate(x) if value < 0]
+        if wrong:
+            raise transport.RefusedRows(wrong, ValueError('negative'))
+        return 2 * x
+
+    bound = {'workfn': double, 'batch': 5, 'max_wait': 0.2}
+    serve(transport_=backend, double=bound)
+    clients = [connect(transport=backend) for _ in range(3)]
+    first = connect(transport=backend).call('double', np.array(0))
+    assert begun.wait(DEADLINE)
+    rows = [np.array([1, 2]), np.array(-3), np.array([4, 5])]
+    futures = [
+        client.call('double', x, rows=len(x) if x.ndim else 0)
+        for client, x in zip(clients, rows, strict=True)
+    ]
+    go.set()
+    assert first.result(DEADLINE) == 0
+    assert futures[0].result(DEADLINE).tolist() == [2, 4]
+    assert futures[2].result(DEADLINE).tolist() == [8, 10]
+    with pytest.raises(transport.RemoteError, match='negative') as error:
+        futures[1].result(DEADLINE)
+    assert (error.value.kind, error.value.reason) == ('ValueError', 'negative')
+    assert [sorted(call) for call in calls] == [[0], [-3, 1, 2, 4, 5], [1, 2, 4, 5]]

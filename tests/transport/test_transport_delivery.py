@@ -198,3 +198,27 @@ def test_interrupting_a_wait_ends_it(serve, child, addr):
     assert process.stdout.readline() == 'interrupted\n'
     release.set()
     assert process.wait(DEADLINE) == 0
+
+
+def test_what_a_failing_server_leaves_unanswered_is_asked_of_the_next_one(
+    backend, serve, connect
+):
+    asked = threading.Event()
+
+    def fail(*args):
+        asked.set()
+        raise transport.Unanswered('The server is about to end.')
+
+    single = {'workfn': fail, 'once': True}
+    batched = {'workfn': fail, 'batch': 2, 'once': True}
+    server = serve(transport_=backend, one=single, many=batched)
+    client = connect(transport=backend)
+    futures = [client.call('one', np.arange(2)), client.call('many', np.arange(2))]
+    assert asked.wait(DEADLINE)
+    with pytest.raises(transport.Timeout):
+        futures[0].result(0.2)
+    server.close()
+    double = lambda x: 2 * x
+    serve(transport_=backend, one=double, many={'workfn': double, 'batch': 2})
+    for future in futures:
+        np.testing.assert_array_equal(future.result(DEADLINE), [0, 2])

@@ -41,6 +41,19 @@ class TwoHot:
         excess = probs[..., -half:] - probs[..., :half][..., ::-1]
         return (excess * self.bins[-half:]).sum(-1)
 
+    def smooth_pred(self) -> jax.Array:
+        """symexp(sum p symlog(bins)) [...], a prediction to be differentiated.
+
+        The mean is not: the outer bins are so large that a probability of 1e-8 in one
+        of them dominates its gradient.
+        """
+        probs = jax.nn.softmax(self.logits, -1)
+        half = len(self.bins) // 2
+        excess = probs[..., -half:] - probs[..., :half][..., ::-1]
+        x = (excess * np.log1p(self.bins[-half:])).sum(-1)
+        # Not outputs.symexp, whose gradient vanishes at 0.
+        return jnp.where(x < 0, -jnp.expm1(-x), jnp.expm1(x))
+
     def loss(self, target: jax.Array) -> jax.Array:
         """Cross entropy to the two-hot encoding of target [...]."""
         return -(self.encode(target) * jax.nn.log_softmax(self.logits, -1)).sum(-1)

@@ -129,8 +129,8 @@ class Keeper:
         except queue.Empty:
             return News(notices, self._role.cpu_seconds())
 
-    def ask(self, gone: Sequence[str]) -> None:
-        self._role.ask(gone)
+    def ask(self, gone: Sequence[str], reason: str) -> None:
+        self._role.ask(gone, reason)
 
     def kill(self, cause: str) -> None:
         self._role.kill(cause)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError
+from ...core.files import write_whole
 from .board import NAMESPACE, Board, board_name
 from .extras import require
 from .keeper import Keeper
@@ -191,15 +192,27 @@ class Pins:
         self._path = logdir / PINS
         self._nodes: dict[str, str] = {}
         if self._path.exists():
-            self._nodes = json.loads(self._path.read_text())
+            self._nodes = self._read()
 
     def find(self, role: str) -> str | None:
         return self._nodes.get(role)
 
+    def _read(self) -> dict[str, str]:
+        try:
+            return {
+                str(k): str(v) for k, v in json.loads(self._path.read_bytes()).items()
+            }
+        except (OSError, ValueError, AttributeError) as error:
+            raise ConfigError(
+                f'{self._path} cannot be read: {error}. It says which nodes keep the '
+                'data of the roles: restore it from a copy, or remove it if the roles '
+                'may start anywhere.'
+            ) from error
+
     def add(self, role: str, node: str) -> None:
         if self._nodes.get(role) != node:
             self._nodes[role] = node
-            self._path.write_text(json.dumps(self._nodes, indent=2))
+            write_whole(self._path, json.dumps(self._nodes, indent=2))
 
 
 def lost_data(role: str, node: str) -> ConfigError:

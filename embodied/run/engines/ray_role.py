@@ -69,10 +69,10 @@ class RayRole:
         """As of the last news."""
         return self._cpu_seconds
 
-    def ask(self, gone: Sequence[str] = ()) -> None:
+    def ask(self, gone: Sequence[str] = (), reason: str = '') -> None:
         if not self.asked:
             self.asked = True
-            self._end(lambda keeper: keeper.ask.remote(gone))
+            self._end(lambda keeper: keeper.ask.remote(gone, reason))
 
     def kill(self, cause: str = '') -> None:
         self._end(lambda keeper: keeper.kill.remote(cause))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError, RoleError
+from ...core.files import write_whole
 from .extras import require
 
 __all__ = ['HEAD', 'Command', 'Head', 'Job', 'SlurmOptions', 'submit']
@@ -130,7 +131,7 @@ class Head(Job):
                 executor.update_parameters(array_parallelism=len(argvs))
             self._jobs = executor.map_array(Job(), *zip(*argvs, strict=True))
         if not options.local:
-            self._note.write_text(' '.join(job.job_id for job in self._jobs))
+            write_whole(self._note, ' '.join(job.job_id for job in self._jobs))
 
     def _cancel(self) -> None:
         if self._options.local:

@@ -2,24 +2,29 @@
 
 import contextlib
 import functools
+import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...core import base
-from ...core.errors import ConfigError
+from ...core.errors import RowsError
 from ...envs.rows import zero_where
 from ...transport import (
     ClientInterface,
     Disconnected,
+    RefusedRows,
+    Request,
     ServerInterface,
+    Unanswered,
     current_requests,
 )
 from ..filming import Filming
+from .compatibility import RowCheck, agent_spaces, declare
 from .directory import directory
 from .inserts import Inserts, Progress
 from .journal import Journal
@@ -27,15 +32,18 @@ from .links import make_client, make_server
 from .outbox import LOG_QUEUE, Outbox
 from .policy import Policy
 from .roster import Roster, Rows
-from .session import STEPS, Session
+from .session import FAILURE, STEPS, Session
 from .settings import ParallelSettings
 from .vitals import vitals
 
 __all__ = ['Actor', 'Record', 'parallel_actor']
 
+log = logging.getLogger(__name__)
+
 ACT: dict[base.Mode, str] = {'train': 'act', 'eval': 'act_eval'}
 FAREWELL = 5.0  # seconds for workers to be told of the end, and for the logger
 MOST_PATIENCE = 0.05  # seconds; the first policy call compiles
+MOST_REFUSED = 1000  # workers whose refusal is logged, each once
 
 
 def parallel_actor(
@@ -53,7 +61,8 @@ def parallel_actor(
         stack.callback(transitions.close)
         stack.callback(metrics.close)
         actor = Actor(agent, replay, transitions, metrics, session, settings)
-        server = make_server(settings.actor_addr, 'actor', settings)
+        declared = declare(*agent_spaces(agent))
+        server = make_server(settings.actor_addr, 'actor', settings, declared)
         _bind(server, actor, settings, ends.put)
         # Wait for the checkpoint: acting with fresh weights would fill replay with
         # noise.
@@ -66,9 +75,11 @@ def parallel_actor(
             threading.Thread(target=_report, args=(wait, ends.put), daemon=True).start()
         error = ends.get()
         if error is not None:
+            session.stop(FAILURE)
             raise error
         actor.stop()
-        actor.dismiss(FAREWELL)
+        if not session.failed:
+            actor.dismiss(FAREWELL)
 
 
 class Record(NamedTuple):
@@ -100,6 +111,8 @@ class Actor:
         envs = settings.envs + settings.eval_envs
         self._policy = Policy(agent, envs, settings.batch_rows)
         self._roster = Roster()
+        self._check = RowCheck(agent_spaces(agent)[0])
+        self._refused: set[str] = set()  # workers that were told so
         self._replay = replay
         self._session = session
         self._rows_limit = settings.rows_limit
@@ -120,6 +133,16 @@ class Actor:
         self._stopped = False
         self._evaluators: dict[int, bytes] = {}  # sessions by first environment
 
+    def check(self, mode: base.Mode, origin: Any, obs: Any) -> None:
+        """Raises RowsError for rows that a worker of this run would not send."""
+        self._check(mode, origin, obs)
+
+    def note_refusal(self, worker: str, error: RowsError) -> None:
+        """Logs it, once per worker."""
+        if worker not in self._refused and len(self._refused) < MOST_REFUSED:
+            self._refused.add(worker)
+            log.warning('%s: %s', worker, error)
+
     def act(
         self,
         mode: base.Mode,
@@ -127,16 +150,21 @@ class Actor:
         obs: base.Batch,
         repeated: bool = False,
     ) -> tuple[dict[str, Any], Record | None]:
-        """The answer to rows of workers, and what to `record`; see protocol.py."""
+        """The answer to rows of workers, and what to `record`; see protocol.py.
+
+        The rows have passed `check`, so what goes wrong here is no worker's mistake.
+        """
         envids, sessions = origin['envid'], origin['session']
         if self._session.stopped:
+            self._leave_to_next()
             yes = np.ones(len(envids), bool)
             return {'acts': {}, 'reset': yes, 'stop': yes}, None
         with self._change:
-            if self._roster.sweep():
-                self._policy.shrink(self._roster.slots)
+            some_left = self._roster.sweep()
             is_first = obs['is_first']
             rows = self._roster.admit(mode, envids, sessions, is_first, repeated)
+        if some_left:
+            self._policy.shrink(self._used_slots)
         visible = {k: v for k, v in obs.items() if not k.startswith('log/')}
         begin = time.perf_counter()
         acts, outs = self._policy(rows.slots, rows.renewed, visible, mode)
@@ -197,17 +225,18 @@ class Actor:
             self._change.wait_for(
                 lambda: self._stopped or replaced() or self._period() > period
             )
+            self._leave_to_next()
             return {'period': self._period(), 'stop': self._stopped or replaced()}
 
     def leave(self, session: base.Array) -> None:
         """A worker says that it is about to end."""
         with self._change:
             self._roster.leave(session)
-            # Nobody may take a slot in between.
-            self._policy.shrink(self._roster.slots)
             name = session.tobytes()
             self._evaluators = {k: v for k, v in self._evaluators.items() if v != name}
             self._change.notify_all()
+        # Not with the lock, for which others would wait as long as the policy compiles.
+        self._policy.shrink(self._used_slots)
 
     def stop(self) -> None:
         """Wakes everything that waits; what replay has not acknowledged is given up."""
@@ -259,6 +288,14 @@ class Actor:
         if progress.stop:
             self._session.stop(STEPS)
 
+    def _leave_to_next(self) -> None:
+        """Leaves a worker to the next agent if this one fails: its run is not over."""
+        if self._session.failed:
+            raise Unanswered('The agent fails.')
+
+    def _used_slots(self) -> int:
+        return self._roster.slots
+
     def _period(self) -> int:
         """Number of the current one; none has begun before replay has told its size."""
         return -1 if self._committed is None else self._committed // self._eval_every
@@ -298,15 +335,34 @@ def _serve(
     origin: base.Batch,
     obs: base.Batch,
 ) -> tuple[dict[str, Any], Record | None]:
-    """Handles a batch; an error of the agent ends the actor, not only the workers."""
-    repeated = any(request.repeat for request in current_requests())
+    """Handles a batch. Rows that do not fit are an error of the workers that sent them.
+
+    An error of the agent ends the actor. Workers are not told of it, since it is not
+    theirs: they ask again when the agent is back.
+    """
+    requests = current_requests()
     try:
-        return actor.act(mode, origin, obs, repeated)
-    except ConfigError:
-        raise  # a mistake of the worker that asked
+        actor.check(mode, origin, obs)
+    except RowsError as error:
+        for worker in _senders(requests, error.rows):
+            actor.note_refusal(worker, error)
+        if error.rows:
+            raise RefusedRows(error.rows, error) from error
+        raise
+    try:
+        return actor.act(mode, origin, obs, any(x.repeat for x in requests))
+    except Unanswered:
+        raise
     except Exception as error:
         fail(error)
-        raise
+        raise Unanswered(f'The agent fails: {error}') from error
+
+
+def _senders(requests: Sequence[Request], rows: Sequence[int]) -> set[str]:
+    """Names of the workers that sent these rows of a batch; of all for no rows."""
+    owners = [request for request in requests for _ in range(max(1, request.rows))]
+    chosen = [owners[row] for row in rows] if rows else requests
+    return {request.name or request.client for request in chosen}
 
 
 def _report(

@@ -7,12 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...core import base, cpu
+from ...core.files import storage_errors
 from ...core.signals import StopSignals
+from ..outcome import Outcome
+from . import run_id
 from .actor import parallel_actor
 from .children import ENDED, Notice
 from .factories import unpack
 from .learner import parallel_learner
 from .session import FAILURE, Session
+from .settings import ParallelSettings
 from .vitals import vitals
 
 __all__ = ['AgentRun', 'AgentThread', 'parallel_agent']
@@ -24,9 +28,13 @@ FAREWELL = 10.0  # seconds for one side to end after the other has failed
 
 def parallel_agent(
     make_agent: Callable[[], base.Agent] | bytes, args: Mapping[str, Any]
-) -> None:
+) -> Outcome:
     """Acts and trains until the run ends; a stop signal ends it with a last save."""
-    AgentRun(make_agent, args)()
+    settings = ParallelSettings.read(args)
+    with storage_errors(settings.logdir):
+        if not settings.run_id:  # a job of its own, which owns the folder
+            run_id.create(settings.logdir)
+        return AgentRun(make_agent, args)()
 
 
 class AgentRun:
@@ -44,13 +52,13 @@ class AgentRun:
         """From any thread or signal handler."""
         self._events.put(reason)
 
-    def __call__(self) -> None:
+    def __call__(self) -> Outcome:
         # Until there is something to save, a signal may end the process at once.
         agent = unpack(self._make_agent)()
         with StopSignals(notify=self.stop):
-            self._run(agent)
+            return self._run(agent)
 
-    def _run(self, agent: base.Agent) -> None:
+    def _run(self, agent: base.Agent) -> Outcome:
         barrier = threading.Barrier(len(SIDES))
         threads = [
             threading.Thread(
@@ -69,6 +77,7 @@ class AgentRun:
             raise next((e for e in errors if not isinstance(e, BROKEN)), errors[0])
         for thread in threads:
             thread.join()
+        return Session.of(barrier).outcome
 
     def _await_end(
         self, session: Session, barrier: threading.Barrier
@@ -82,7 +91,7 @@ class AgentRun:
             except queue.Empty:
                 break  # It does not hear us; the error is more important.
             if isinstance(event, str):
-                session.stop(event)
+                session.stop(vitals().asked or event)
                 continue
             ended += 1
             if event.error:
@@ -140,10 +149,10 @@ class AgentThread:
     def cpu_seconds(self) -> float:
         return cpu.of_family(self.pid)
 
-    def ask(self, gone: Sequence[str] = ()) -> None:
+    def ask(self, gone: Sequence[str] = (), reason: str = '') -> None:
         """Asks for a clean end."""
         self.asked = True
-        self._run.stop('SIGTERM')
+        self._run.stop(reason or 'SIGTERM')
 
     def kill(self, cause: str = '') -> None:
         """A thread cannot be killed; it ends with the process at the latest."""
@@ -165,6 +174,7 @@ class AgentThread:
             self._run()
         except BaseException as error:  # noqa: BLE001 (the launcher raises it)
             self._error = error
+        self._notify(Notice(self, vitals().beat()))  # which knows how the run ends
         self._notify(Notice(self, ENDED))
 
     def _beat(self) -> None:

@@ -7,6 +7,7 @@ tells where servers have moved to; when the parent's end closes, the parent is d
 """
 
 import _thread
+import contextlib
 import faulthandler
 import logging
 import os
@@ -18,6 +19,7 @@ from multiprocessing.connection import Connection
 
 import cloudpickle
 
+from ...core.signals import Terminated
 from .children import SHOW_STACKS, End
 from .directory import directory
 from .failure import LAST_WORDS, Report
@@ -29,8 +31,10 @@ FAILED = 1  # exit code
 
 
 def main() -> None:
-    # Only the launcher reacts to Ctrl-C; it tells the agent, and that one the others.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Only the launcher reacts to Ctrl-C and to a closed terminal; it tells the agent,
+    # and that one the others.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     fd = int(sys.argv[1])
     os.set_inheritable(fd, False)
     pipe = Connection(fd)
@@ -52,6 +56,10 @@ def main() -> None:
     try:
         role, arguments = cloudpickle.loads(order.call)
         role(*arguments)
+        with contextlib.suppress(OSError), sending:
+            pipe.send(vitals().beat())  # which knows how the run ends
+    except Terminated as error:
+        error.deliver()
     except BaseException as error:  # noqa: BLE001 (the parent raises it)
         print(LAST_WORDS, file=sys.stderr)
         traceback.print_exception(error)
@@ -68,6 +76,7 @@ def _obey(parent: Connection) -> None:
             message = parent.recv()
             if isinstance(message, End):
                 directory().lose(message.gone)
+                vitals().asked = message.reason
                 _end()
             else:
                 directory().update(message)

@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Pipe
@@ -16,6 +17,7 @@ from ...core import cpu, lineage
 from ...core.processes import Surroundings, start_module
 from .directory import Places
 from .failure import FIRST_WORDS, Failure, Report
+from .logs import LogWriter
 from .vitals import Beat
 
 __all__ = [
@@ -54,6 +56,7 @@ class End(NamedTuple):
     """Message to a child: end cleanly, without waiting for roles that are gone."""
 
     gone: Sequence[str] = ()
+    reason: str = ''  # what the launcher was asked by
 
 
 class Notice(NamedTuple):
@@ -90,19 +93,21 @@ class Child:
         self._ordered = threading.Event()
         self._pipe, theirs = Pipe()
         self._sending = threading.Lock()
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with theirs, log.open('ab') as file:
-            now = datetime.datetime.now().isoformat(sep=' ', timespec='seconds')
-            stdout = None if shown is True else shown or file
-            file.write(f'{FIRST_WORDS} at {now}\n'.encode())
-            file.flush()
+        now = datetime.datetime.now().isoformat(sep=' ', timespec='seconds')
+        self._output = LogWriter(log, f'{FIRST_WORDS} at {now}\n'.encode())
+        with theirs, contextlib.ExitStack() as stack:
+            stack.callback(self._output.close, LAST_WORDS)
+            stack.callback(self._output.start)
+            stdout = None if shown is True else shown or self._output
             self._process = start_module(
                 MODULE,
                 theirs.fileno(),
                 env={lineage.MARK: mark},
                 stdout=stdout,
-                stderr=file,
+                stderr=self._output,
             )
+            stack.pop_all()
+        self._output.start()
         self._listener = self._thread(self._listen, order)
         self._watcher = self._thread(self._watch)
 
@@ -127,13 +132,13 @@ class Child:
         self._ordered.wait()
         self._send(places)
 
-    def ask(self, gone: Sequence[str] = ()) -> None:
+    def ask(self, gone: Sequence[str] = (), reason: str = '') -> None:
         """Asks the role to end cleanly; a second time would end it at once."""
         if not self._asked:
             self._asked = True
             # Not by a signal, of which the libraries inside may think otherwise, and
             # not from here: the pipe of a child that does not listen may be full.
-            self._thread(self._send, End(gone))
+            self._thread(self._send, End(gone, reason))
             self._signal(signal.SIGCONT)  # in case that it is stopped
 
     def kill(self, cause: str = '') -> None:
@@ -161,13 +166,26 @@ class Child:
         code = self._process.wait()
         lineage.end(self._mark)
         self._listener.join(LAST_WORDS)
-        self._pipe.close()
+        self._hang_up()
+        self._output.close(LAST_WORDS)
         if code == 0 or (self._asked and code == -signal.SIGTERM):
             return None
         cause = self._cause
         if code == -signal.SIGKILL and not cause and _oom_kills() > self._oom_kills:
             cause = 'killed because the machine was out of memory'
         return Failure(self.name, self.pid, code, self._log, self._report, cause)
+
+    def _hang_up(self) -> None:
+        """Ends what other threads do with the pipe, and closes it."""
+        end = socket.socket(fileno=self._pipe.fileno())
+        with contextlib.suppress(OSError):  # The other end is gone already.
+            end.shutdown(socket.SHUT_RDWR)
+        end.detach()
+        self._listener.join()
+        # None of them may be in the middle of a call: the number of the descriptor is
+        # soon that of another file.
+        with self._sending:
+            self._pipe.close()
 
     def _thread(self, target: Callable[..., None], *args: Any) -> threading.Thread:
         name = f'{target.__name__.strip("_")}-{self.name}'

@@ -11,10 +11,11 @@ from typing import Any
 from ...core.errors import DreamerError, RoleError
 from ...core.guard import Guard
 from ...core.signals import StopSignals
+from ..outcome import DURATION, FAILED, KILLED, STEPS, Outcome
 from .children import ENDED, PLACED, STOPPED, Child, Notice, Order
 from .failure import Failure, Report
 from .logs import Logs
-from .member import DONE, FAILED, RUNNING, Member, Role
+from .member import DONE, RUNNING, Member, Role
 from .records import NoRecords, Records
 from .settings import ParallelSettings
 from .status import HEARTBEAT
@@ -58,6 +59,7 @@ class Crew:
         self._members: list[Member] = []
         self._lead: Member | None = None
         self._stopping = False
+        self._reason = ''  # that we were given to stop
         self._deadline: float | None = None  # for all of them to have ended
         self._late = False  # whether somebody may not make it, and was asked why
         self._tick = self._awake = time.monotonic()  # next status; last look around
@@ -74,6 +76,9 @@ class Crew:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        outcome = Outcome.after(error) if error else self.outcome
+        if outcome.state == KILLED:
+            self._write_status(outcome)  # before anything can keep us from it
         try:
             if isinstance(error, Exception):
                 self._flush()
@@ -84,7 +89,8 @@ class Crew:
                 member.role.collect()
                 member.finish()
             self._guard.__exit__(kind, error, trace)
-            self._write_status(FAILED if error else DONE, str(error or ''))
+            failed = outcome.state == FAILED
+            self._write_status(outcome, str(error) if failed else '')
             self._signals.__exit__(kind, error, trace)
 
     def start(
@@ -120,6 +126,12 @@ class Crew:
     def end(self, reason: str) -> None:
         """As if a signal of that name had come; from any thread."""
         self._events.put(reason)
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the run ends, unless an error comes up."""
+        told = self._lead.beat.reason if self._lead else ''
+        return Outcome.of(told if told in (STEPS, DURATION) else self._reason or told)
 
     def wait(self) -> None:
         """Blocks until all roles have ended; raises a failure that ends the run."""
@@ -173,7 +185,6 @@ class Crew:
             self._tick = now + HEARTBEAT
             for member in self._members:
                 member.end_if_hung()
-            self._records.rotate(self._logs)
             self._write_status()
 
     # Starting
@@ -237,13 +248,14 @@ class Crew:
 
     def _stop(self, reason: str) -> None:
         """Somebody interrupts."""
+        self._reason = self._reason or reason
         self._records.event('stopping', reason=reason)
         self._begin_end()
         lead = self._lead
         if lead is None or not lead.alive:
             self._ask_all()
         else:
-            lead.role.ask(self._gone)
+            lead.role.ask(self._gone, reason)
             self._handle(Notice(lead.role, lead.beat))
 
     def _begin_end(self) -> None:
@@ -282,6 +294,7 @@ class Crew:
 
     def _part_with(self, member: Member) -> None:
         failure = member.role.collect()
+        self._hear_the_last_of(member)
         if isinstance(failure, Failure):
             self._lose(member, failure)
         elif failure is not None:
@@ -295,6 +308,16 @@ class Crew:
             # It has told the others, unless it was stopped before it could.
             self._begin_end()
             self._ask_all()
+
+    def _hear_the_last_of(self, member: Member) -> None:
+        """Takes the beats that the end of the role has overtaken."""
+        waiting = [self._events.get_nowait() for _ in range(self._events.qsize())]
+        for event in waiting:
+            match event:
+                case Notice(role, Beat() as beat) if member.owns(role):
+                    member.hear(beat)
+                case _:
+                    self._events.put(event)
 
     def _lose(self, member: Member, failure: Failure) -> None:
         if member.dismissed:
@@ -370,10 +393,12 @@ class Crew:
         )
         self._write_status()
 
-    def _write_status(self, state: str = RUNNING, error: str = '') -> None:
+    def _write_status(self, outcome: Outcome | None = None, error: str = '') -> None:
+        state, reason = outcome or (RUNNING, self._reason)
         self._records.status(
             state=state,
-            activity='stopping' if self._over and state == RUNNING else '',
+            reason='' if error else reason,
+            activity='stopping' if self._over and outcome is None else '',
             roles={member.name: member.describe() for member in self._members},
             lineage=self._mark,
             error=error,

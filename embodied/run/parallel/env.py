@@ -12,16 +12,18 @@ import elements
 import numpy as np
 
 from ...core.base import Env
-from ...core.errors import ConfigError
+from ...core.errors import ConfigError, RowsError
 from ...core.signals import StopSignals
 from ...envs.rows import check_infos, stack
-from ...transport import ClientInterface, Future, TransportError
+from ...transport import ClientInterface, Future, RemoteError, TransportError
+from . import run_id
+from .compatibility import declare
 from .crew import Crew
 from .engine import Engine, Here
 from .factories import pack, unpack
 from .group import Group, Row, make_group
 from .links import await_server, crosses_network, make_client
-from .settings import ParallelSettings, WorkerPlan
+from .settings import FIRST_EVAL_ENV, ParallelSettings, WorkerPlan
 from .vitals import vitals
 
 __all__ = ['EnvWorker', 'parallel_env', 'parallel_envs', 'run_worker', 'start_workers']
@@ -40,11 +42,15 @@ def parallel_env(
     """Runs one environment until the actor says stop, or a signal, which is returned.
 
     Where args.envs_per_worker is given, the group of so many that starts at `envid`.
+    Environments for evaluation can be named by their own number, or counted on from
+    the args.envs for training.
     """
     settings = ParallelSettings.read(args)
     first, end = (0, settings.envs)
     if is_eval:
         first, end = (end, end + settings.eval_envs)
+        if envid >= FIRST_EVAL_ENV:
+            first, end = FIRST_EVAL_ENV, FIRST_EVAL_ENV + settings.eval_envs
     if not first <= envid < end:
         kind = 'evaluation' if is_eval else 'training'
         raise ConfigError(
@@ -53,7 +59,8 @@ def parallel_env(
             f'{end - 1}.'
         )
     count = max(1, settings.envs_per_worker)
-    envids = tuple(range(envid, min(envid + count, end)))
+    shift = FIRST_EVAL_ENV - first if is_eval else 0
+    envids = tuple(shift + i for i in range(envid, min(envid + count, end)))
     return run_worker(make_env, WorkerPlan(envids, is_eval), args)
 
 
@@ -79,6 +86,7 @@ def parallel_envs(
     crew = Crew(settings, hire=engine.hire)
     with engine.join(settings, crew.end), crew:
         changes = engine.adapt(settings, settings.envs - first)
+        changes['run_id'] = run_id.read(settings.logdir)  # Workers may not see it.
         args = elements.Config({**args, **changes})
         start_workers(crew, make_env_train, make_env_eval, args, first)
         crew.wait()
@@ -95,7 +103,7 @@ def start_workers(
     train, evaluation = pack(make_env_train), pack(make_env_eval)
     for plan in ParallelSettings.read(args).plan_workers(first):
         make_env = evaluation if plan.is_eval else train
-        crew.start(_name(plan), run_worker, make_env, plan, args)
+        crew.start(plan.name, run_worker, make_env, plan, args)
 
 
 def run_worker(
@@ -105,15 +113,15 @@ def run_worker(
     name is returned."""
     settings = ParallelSettings.read(args)
     make = unpack(make_env)
-    first = settings.envs if plan.is_eval else 0
-    makes = [functools.partial(make, envid - first) for envid in plan.envids]
+    makes = [functools.partial(make, index) for index in plan.indices]
     asked: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_leave_anyway, args=(asked,), daemon=True).start()
+    signals = StopSignals(notify=functools.partial(_interrupt, asked))
     with (
         contextlib.suppress(_Interrupted),
-        StopSignals(notify=functools.partial(_interrupt, asked)) as signals,
+        signals,
         contextlib.closing(make_group(makes, plan.envids)) as group,
-        make_client(settings.actor_addr, _name(plan), settings) as actor,
+        _make_actor_client(group, plan, settings) as actor,
     ):
         await_server(actor, 'actor', settings.actor_addr)
         far = crosses_network(settings.actor_addr, settings)
@@ -205,7 +213,7 @@ class EnvWorker:
         if self._far:
             future.add_done_callback(hand_out)
         else:
-            future.result()
+            _answer(future)
             hand_out(future)
         return future
 
@@ -238,12 +246,27 @@ class EnvWorker:
         return actor.call(self._method, origin, obs, rows=len(rows))
 
 
+def _make_actor_client(
+    group: Group, plan: WorkerPlan, settings: ParallelSettings
+) -> ClientInterface:
+    """A client that tells the actor what the environments look like."""
+    check_infos(group.infos)
+    declared = declare(group.infos[0].obs_space, group.infos[0].act_space)
+    return make_client(settings.actor_addr, plan.name, settings, declared=declared)
+
+
+def _answer(future: Future) -> dict[str, Any]:
+    """What the actor says to rows; raises its refusal of them as our own error."""
+    try:
+        return future.result()
+    except RemoteError as error:
+        if error.kind == RowsError.__name__:
+            raise RowsError(error.reason) from error
+        raise
+
+
 def _says_stop(future: Future) -> bool:
-    return bool(future.result()['stop'].any())
-
-
-def _name(plan: WorkerPlan) -> str:
-    return f'env{plan.envids[0]}'
+    return bool(_answer(future)['stop'].any())
 
 
 class _Interrupted(BaseException):

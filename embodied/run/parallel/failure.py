@@ -30,7 +30,9 @@ MAX_TRACEBACK = 10_000  # characters, so that a report always fits into the pipe
 OWN_PACKAGES = ('embodied', 'dreamerv3')
 
 # What trying again cannot mend, because the user has to do something first.
-FINAL = (errors.ConfigError, errors.CheckpointError, Refused)
+FINAL = (errors.ConfigError, errors.CheckpointError, errors.StorageError, Refused)
+# Whose message says where and what, so that the log of the role adds nothing.
+PLAIN = (errors.ConfigError, errors.CheckpointError, errors.StorageError)
 FINAL_NUMBERS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 FINAL_WORDS = tuple(map(os.strerror, FINAL_NUMBERS))  # in errors of other processes
 
@@ -143,7 +145,7 @@ class Failure(NamedTuple):
             return AddressInUse(report.message)
         if report:
             own = getattr(errors, report.kind, None)
-            if own is not None and issubclass(own, errors.ConfigError):
+            if own is not None and issubclass(own, PLAIN):
                 return own(report.message)
         return errors.RoleError('\n'.join(self._story(note)))
 
@@ -177,10 +179,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _message(error: BaseException) -> str:
     """Without the stack of another process where it would say nothing more."""
-    if isinstance(error, RemoteError):
-        kind = error.args[0].partition(':')[0]
-        if hasattr(errors, kind):
-            return error.args[0]
+    if isinstance(error, RemoteError) and hasattr(errors, error.kind):
+        return error.args[0]
     return str(error)
 
 

@@ -8,18 +8,20 @@ import elements
 from ...core.checkpoint import Checkpoint, load_part
 from ...transport import AddressInUse
 from ..lock import FolderLock
+from ..outcome import DURATION, STEPS, Outcome
 from ..progress import is_finished, say_finished
-from . import addresses
+from . import addresses, run_id
 from .agent import AgentThread, parallel_agent
 from .crew import Crew
 from .engine import Engine, Here
 from .env import start_workers
 from .factories import pack
 from .logger import parallel_logger
-from .manifest import Manifest
+from .manifest import ROLES, Manifest
 from .records import RunRecords
 from .replay import parallel_replay
 from .settings import ParallelSettings
+from .status import Status
 from .takeover import take_over
 
 __all__ = ['combined']
@@ -39,8 +41,8 @@ def combined(
     make_logger: Make,
     args: Mapping[str, Any],
     engine: Engine | None = None,
-) -> None:
-    """Starts all roles and blocks until the run has ended.
+) -> Outcome:
+    """Starts all roles and blocks until the run has ended: how it did.
 
     Roles that fail are started again; raises an error that this does not mend, or that
     of an agent in this process. `make_*` are callables or cloudpickled bytes; `engine`
@@ -49,8 +51,6 @@ def combined(
     settings = ParallelSettings.read(args)
     engine = engine or Here()
     engine.check(settings)
-    if _announce_finished(settings):
-        return
     make_agent = pack(make_agent) if settings.agent_process else make_agent
     parts = Parts(
         make_agent,
@@ -59,11 +59,17 @@ def combined(
         pack(make_logger),
     )
     with FolderLock(settings.logdir, nested=True) as lock:
-        take_over(settings.logdir)
-        Manifest.read(settings.checkpoints).adopt(settings.checkpoints)
         records = RunRecords(settings.logdir, lock.epoch)
+        take_over(settings.logdir, records.event)
+        with records.failing():
+            _choose_saves(settings, records)
+            finished = _announce_finished(settings)
+        if finished:
+            _correct_status(settings, records, finished)
+            return finished
+        args = {**args, 'run_id': run_id.create(settings.logdir)}
         with engine.open(settings):
-            _run(parts, settings, args, records, engine)
+            return _run(parts, settings, args, records, engine)
 
 
 class Parts(NamedTuple):
@@ -81,18 +87,26 @@ def _run(
     args: Mapping[str, Any],
     records: RunRecords,
     engine: Engine,
-) -> None:
+) -> Outcome:
     for attempt in range(TRIES):
         args = elements.Config({**args, **engine.adapt(settings, settings.envs)})
         try:
             with Crew(settings, records, engine.hire) as crew:
                 _start_roles(crew, parts, settings, args)
                 crew.wait()
-            return
+            return crew.outcome
         except AddressInUse as error:
             # Somebody was faster; elsewhere there may be room.
             if attempt == TRIES - 1 or not addresses.was_chosen(str(error), settings):
                 raise
+    raise AssertionError(TRIES)
+
+
+def _choose_saves(settings: ParallelSettings, records: RunRecords) -> None:
+    """Those that belong together, as far as they are whole."""
+    folder, note = settings.checkpoints, records.event
+    roles = [x for x in ROLES if not (settings.remote_replay and x == 'replay')]
+    Manifest.recover(folder, note).adopt(folder, note, roles)
 
 
 def _start_roles(
@@ -112,13 +126,21 @@ def _start_roles(
         start_workers(crew, *parts.envs, args)
 
 
-def _announce_finished(settings: ParallelSettings) -> bool:
-    """Says so if the run in the folder has nothing left to do."""
+def _correct_status(
+    settings: ParallelSettings, records: RunRecords, outcome: Outcome
+) -> None:
+    """Writes how the run has ended if its launcher was killed before it could."""
+    if Status.exists(settings.logdir) and not Status.read(settings.logdir).over:
+        records.status(**outcome._asdict(), roles={})
+
+
+def _announce_finished(settings: ParallelSettings) -> Outcome | None:
+    """Says so if the run in the folder has nothing left to do: how it ended."""
     if settings.replicas > 1 or not Checkpoint(settings.checkpoints / 'agent').exists():
-        return False  # Replicas find out together.
-    saved = load_part(settings.checkpoints / 'agent', 'learner')
+        return None  # Replicas find out together.
+    saved = load_part(settings.checkpoints / 'agent', 'learner', settings.trust)
     if not is_finished(saved, settings):
-        return False
+        return None
     figures = saved['steps'], saved['updates'], saved['seconds']
     say_finished(settings.logdir, *figures)
-    return True
+    return Outcome.of(STEPS if saved['steps'] >= settings.steps else DURATION)

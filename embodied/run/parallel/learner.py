@@ -14,6 +14,7 @@ from ..progress import is_finished
 from ..reporter import Reporter
 from ..restore import note_rewind, restore
 from .directory import directory
+from .fetcher import Fetcher
 from .peers import Peers
 from .replicas import Replicas
 from .saves import Saves, open_checkpoint
@@ -77,6 +78,7 @@ class Learner:
         self.finished = False  # in a session before this one
         self._compiled: set[str] = set()  # programs that were called
         self._noted = 0  # programs whose compile time was written down
+        self._dropping = False  # replay does not take latents
         self.checkpoint = open_checkpoint(settings, 'agent')
         self.checkpoint.add('learner', self)
         if self.replicas.leads:
@@ -87,6 +89,7 @@ class Learner:
             peers.ask_to_save,
             lambda: {'updates': self.updates, 'trained': self.trained},
             directory().has_lost,
+            self.note,
         )
 
     def run(self, let_act: Callable[[], Any]) -> None:
@@ -170,7 +173,15 @@ class Learner:
         self.trained += counted * self.settings.batch_size
         self.train_metrics.add(metrics)
         if outs.get('replay'):
-            self.peers.updates.put(outs['replay'])
+            self.send_latents(outs['replay'])
+
+    def send_latents(self, latents: base.Batch) -> None:
+        """Waits for a replay that is slow, but not for one that does not answer."""
+        dropping = not self.peers.updates.put(latents)
+        if dropping and not self._dropping:
+            dropped = self.peers.updates.dropped
+            self.note('latents_dropped', updates=self.updates, dropped=dropped)
+        self._dropping = dropping
 
     def log_if_due(self) -> None:
         if self.should_log():
@@ -212,12 +223,10 @@ class Learner:
         }
 
     def report(self) -> None:
-        with self._working('report'):
-            self.send(self.reporter.report(), 'report')
+        self._report(self.reporter, self.peers.report, 'report')
 
     def report_eval(self) -> None:
-        with self._working('report'):
-            self.send(self.eval_reporter.report(), 'eval')
+        self._report(self.eval_reporter, self.peers.evaluation, 'eval')
 
     def send(self, metrics: base.Metrics, prefix: str) -> None:
         self.peers.log.put(metrics, prefix, self.session.steps)
@@ -238,10 +247,10 @@ class Learner:
             # The last steps may have reached replay after the actor heard from it.
             self.session.steps = max(self.session.steps, self.saves.await_peers())
             self.log()
-            self.saves.save_agent(self.session.steps, ended=True)
+            self.saves.save_agent(self.session.steps, self.session.reason)
             self.checkpoint.wait()
         self.replicas.part()
-        self.note('ended', reason=self.session.reason, updates=self.updates)
+        self.note('ended', **self.session.outcome._asdict(), updates=self.updates)
         self.dismiss(self.session.reason)
 
     def dismiss(self, reason: str) -> None:
@@ -286,6 +295,17 @@ class Learner:
             return contextlib.nullcontext()
         return vitals().busy(COMPILING if first else '')
 
+    def _report(self, reporter: Reporter, stream: Fetcher, prefix: str) -> None:
+        """Sends a report, unless the session ends while it waits for batches."""
+        try:
+            metrics = reporter.report(lambda: self._working('report'))
+        except RuntimeError:  # as in `_next`
+            if not stream.ended:
+                raise
+        else:
+            if not stream.ended:
+                self.send(metrics, prefix)
+
     def _next(self, stream: Iterator[Any]) -> Any:
         try:
             return next(stream)
@@ -303,4 +323,6 @@ class Learner:
         if not self.session.wait(left):
             self.session.stop(DURATION)
         if self.interrupted:
-            self.peers.train.close()
+            # At run.duration there is a last report, and replicas end theirs together.
+            reports = self.replicas.alone and not self.session.complete
+            self.peers.interrupt(reports)

@@ -1,9 +1,11 @@
 """Links: open the servers and clients of a role with the transport of the run."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from ... import transport
 from ...transport import addresses, keys
+from . import run_id
 from .directory import directory
 from .settings import ParallelSettings
 
@@ -13,23 +15,33 @@ NOTICE_SECONDS = 5.0  # of silence before a role says what it waits for
 
 
 def make_server(
-    addr: str, name: str, settings: ParallelSettings
+    addr: str,
+    name: str,
+    settings: ParallelSettings,
+    declared: Mapping[str, str] | None = None,
 ) -> transport.ServerInterface:
-    """A server at `addr`, to be bound and started by the caller."""
+    """A server at `addr`, to be bound and started by the caller.
+
+    declared: what clients that declare it, too, must agree with.
+    """
     addr = directory().find(addr)
-    options: dict[str, Any] = _common(settings)
+    options = _common(settings, declared)
     if not addresses.parse(addr).loopback:
         options['keys'] = keys.load(settings.logdir / 'keys').server
     return transport.Server(addr, name, settings.transport, **options)
 
 
 def make_client(
-    addr: str, name: str, settings: ParallelSettings, maxinflight: int = 16
+    addr: str,
+    name: str,
+    settings: ParallelSettings,
+    maxinflight: int = 16,
+    declared: Mapping[str, str] | None = None,
 ) -> transport.ClientInterface:
     """A client that connects, and connects again, by itself, wherever `addr` is."""
 
     def make(addr: str) -> transport.ClientInterface:
-        options: dict[str, Any] = _common(settings)
+        options = _common(settings, declared)
         if not addresses.parse(addr).loopback:
             options['keys'] = keys.load(settings.logdir / 'keys').client
         return transport.Client(addr, name, maxinflight, settings.transport, **options)
@@ -53,8 +65,12 @@ def crosses_network(addr: str, settings: ParallelSettings) -> bool:
     return settings.transport == 'zmq' and not local
 
 
-def _common(settings: ParallelSettings) -> dict[str, Any]:
+def _common(
+    settings: ParallelSettings, declared: Mapping[str, str] | None
+) -> dict[str, Any]:
+    run = settings.run_id or run_id.read(settings.logdir)
+    shared = {**settings.shared, **(declared or {})}
     return {
-        'identity': transport.Identity(shared=settings.shared),
+        'identity': transport.Identity(run, shared),
         'encrypt': settings.encrypt,
     }

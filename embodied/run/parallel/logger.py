@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...core import base
+from ...core.files import storage_errors
 from ...core.signals import StopSignals
 from ...logging import ScoreFile
 from ..episodes import Episodes
@@ -35,6 +36,7 @@ def parallel_logger(
     server = make_server(settings.logger_addr, 'logger', settings)
     mail: queue.SimpleQueue = queue.SimpleQueue()
     with contextlib.ExitStack() as stack:
+        stack.enter_context(storage_errors(settings.logdir))
         # To the very end: a signal must not cut off the last save.
         signals = stack.enter_context(StopSignals(mail.put))
         logger = unpack(make_logger)()
@@ -42,7 +44,7 @@ def parallel_logger(
         scores = ScoreFile(settings.logdir)
         stack.callback(scores.close)
         service = LoggerService(logger, scores, settings, lambda: mail.put(FINISHED))
-        saves = RoleSaves('logger', service, settings, mail.put)
+        saves = RoleSaves('logger', service, settings)
         for name in protocol.LOGGER:
             server.bind(name, working(getattr(service, name)), once=True)
         server.bind(protocol.SAVE, saves.save)

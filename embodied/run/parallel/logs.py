@@ -1,31 +1,112 @@
-"""Logs of the roles: one file each, which does not grow without bounds."""
+"""Logs of the roles: one file each, whose size is bounded whatever a role prints.
 
-import shutil
+    logs/agent.log    at most MAX_BYTES
+    logs/agent.log.1  what came before, at most as much again
+
+A role writes into a pipe, and a thread of the process that started it writes the file.
+So no output of any program below the role can pass by the bound, and what is in the
+pipe when the role dies still reaches the file. A role waits when the pipe is full: if
+it prints faster than the disk takes it, or while its launcher is suspended.
+"""
+
+import logging
+import os
+import threading
 from pathlib import Path
 
-__all__ = ['Logs']
+__all__ = ['MAX_BYTES', 'LogWriter', 'Logs']
 
-MAX_BYTES = 16 << 20  # of a file; as much again is kept of what came before
+log = logging.getLogger(__name__)
+
+MAX_BYTES = 16 << 20  # of a file
+BLOCK = 1 << 16  # bytes at once, which is what a pipe holds
 
 
 class Logs:
-    """Files that roles, and the programs that they start, append to."""
+    """Where the logs are."""
 
-    def __init__(self, folder: Path, max_bytes: int = MAX_BYTES):
+    def __init__(self, folder: Path):
         self.folder = folder
-        self._max_bytes = max_bytes
 
     def path(self, name: str) -> Path:
         return self.folder / f'{name}.log'
 
-    def rotate(self) -> None:
-        """Moves the content of files that are too large to `NAME.log.1`.
 
-        The files stay the same, since nobody can tell all who have them open to open
-        another. What is written between the copy and the cut, microseconds, is lost.
-        """
-        for path in self.folder.glob('*.log'):
-            if path.stat().st_size > self._max_bytes:
-                shutil.copyfile(path, path.with_suffix('.log.1'))
-                with path.open('ab') as file:
-                    file.truncate(0)
+class LogWriter:
+    """Appends what a process writes into the pipe to a file, from `start` to `close`.
+
+    first: what the file gets before that.
+    """
+
+    def __init__(self, path: Path, first: bytes = b'', max_bytes: int = MAX_BYTES):
+        self._path = path
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()  # of the file
+        self._closed = False
+        self._broken = False  # the last write failed
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._open()
+        self._keep(first)
+        try:
+            self._reader, self._pipe = os.pipe()
+        except OSError:  # too many
+            os.close(self._file)
+            raise
+        self._thread = threading.Thread(
+            target=self._work, name=f'log-{path.stem}', daemon=True
+        )
+
+    def fileno(self) -> int:
+        """The end of the pipe for a process that is about to be started."""
+        return self._pipe
+
+    def start(self) -> None:
+        """After the process was started or has failed to."""
+        os.close(self._pipe)  # Only the copies of the process count.
+        self._thread.start()
+
+    def close(self, timeout: float) -> None:
+        """Returns when all is in the file: when those that hold the pipe have ended,
+        or after that many seconds, from which on their output is dropped."""
+        self._thread.join(timeout)
+        with self._lock:
+            self._closed = True
+            os.close(self._file)
+
+    def _work(self) -> None:
+        block = min(BLOCK, self._max_bytes)
+        while data := os.read(self._reader, block):
+            with self._lock:
+                if not self._closed:
+                    self._keep(data)
+        os.close(self._reader)
+
+    def _keep(self, data: bytes) -> None:
+        """A full disk must not hold up the role: what cannot be written is dropped."""
+        try:
+            self._write(data)
+            self._broken = False
+        except OSError as error:
+            if not self._broken:
+                log.warning('Cannot write to %s: %s', self._path, error)
+            self._broken = True
+
+    def _write(self, data: bytes) -> None:
+        if self._size and self._size + len(data) > self._max_bytes:
+            self._rotate()
+        while data:
+            written = os.write(self._file, data)
+            self._size += written
+            data = data[written:]
+
+    def _open(self) -> int:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        fd = os.open(self._path, flags, 0o644)
+        self._size = os.fstat(fd).st_size
+        return fd
+
+    def _rotate(self) -> None:
+        if self._path.exists():  # unless a user has removed it
+            self._path.replace(self._path.with_suffix(f'{self._path.suffix}.1'))
+        old, self._file = self._file, self._open()
+        os.close(old)

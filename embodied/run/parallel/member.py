@@ -10,7 +10,7 @@ from .restarts import Restarts
 from .vitals import COMPILING, Beat
 from .watch import Watch
 
-__all__ = ['DONE', 'FAILED', 'RUNNING', 'Member', 'Role']
+__all__ = ['DONE', 'RUNNING', 'Member', 'Role']
 
 STARTING, RUNNING, WAITING = 'starting', 'running', 'waiting'
 RESTARTING, FAILED, DONE = 'restarting', 'failed', 'done'
@@ -36,8 +36,11 @@ class Role(Protocol):
     def cpu_seconds(self) -> float:
         """Processor time of it and of what it started."""
 
-    def ask(self, gone: Sequence[str] = ()) -> None:
-        """Asks it to end cleanly, without waiting for roles that are gone."""
+    def ask(self, gone: Sequence[str] = (), reason: str = '') -> None:
+        """Asks it to end cleanly, without waiting for roles that are gone.
+
+        reason: the signal that the launcher got, if it did.
+        """
 
     def kill(self, cause: str = '') -> None:
         """Ends it at once."""

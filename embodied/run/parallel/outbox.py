@@ -14,9 +14,10 @@ LOG_QUEUE = 64  # messages that wait for a logger that does not answer
 class Outbox:
     """Calls one method of a server with every message that is `put`, in order.
 
-    Up to `limit` messages wait, one more is on its way. When a slow or absent server
-    leaves more, the oldest is dropped and counted. With `wait`, none is dropped and
-    `put` returns when the server has answered.
+    Up to `limit` messages wait, one more is on its way. When a slow server leaves more,
+    `put` waits up to `patience` seconds for room. Then the oldest is dropped and
+    counted, and `put` does not wait again before the server has answered. With `wait`,
+    none is dropped and `put` returns when the server has answered.
 
     What goes wrong with a message (the server refuses it, or it cannot be sent at all)
     is raised by the next `put`.
@@ -28,12 +29,15 @@ class Outbox:
         method: str,
         limit: int,
         wait: bool = False,
+        patience: float = 0.0,
     ):
         assert limit >= 1, limit
         self._client = client
         self._method = method
         self._limit = limit
         self._wait = wait
+        self._patience = patience
+        self._late = False  # the server has not answered since the patience ended
         self._change = threading.Condition()
         self._messages: collections.deque[tuple] = collections.deque()
         self._sending = False
@@ -50,17 +54,26 @@ class Outbox:
         """Messages that were never sent."""
         return self._dropped
 
-    def put(self, *message: Any) -> None:
-        """Arrays in a message must not be changed afterwards."""
+    def put(self, *message: Any) -> bool:
+        """Whether no message was dropped for this one.
+
+        Arrays in a message must not be changed afterwards.
+        """
         if self._wait:
             self._client.call(self._method, *message).result()
-            return
+            return True
         with self._change:
             self._raise()
-            if len(self._messages) == self._limit:
-                self._messages.popleft()
-                self._dropped += 1
+            fits = self._make_room()
             self._messages.append(message)
+            self._change.notify_all()
+            return fits
+
+    def hurry(self) -> None:
+        """Ends the waiting for room, now and from now on."""
+        with self._change:
+            self._patience = 0.0
+            self._late = True
             self._change.notify_all()
 
     def flush(self, timeout: float | None = None) -> bool:
@@ -77,6 +90,19 @@ class Outbox:
             self._change.notify_all()
         self._client.close()
         self._thread.join()
+
+    def _make_room(self) -> bool:
+        full = lambda: len(self._messages) == self._limit
+        if full() and self._patience:
+            goes_on = lambda: self._late or self._closed or not full()
+            self._change.wait_for(goes_on, self._patience)
+            self._raise()
+        if not full():
+            return True
+        self._late = True
+        self._messages.popleft()
+        self._dropped += 1
+        return False
 
     def _idle(self) -> bool:
         return self._closed or not (self._messages or self._sending)
@@ -97,7 +123,7 @@ class Outbox:
 
     def _next(self) -> tuple | None:
         with self._change:
-            self._sending = False
+            self._sending = self._late = False
             self._change.notify_all()
             self._change.wait_for(lambda: self._messages or self._closed)
             if self._closed:

@@ -14,11 +14,15 @@ __all__ = ['Peers']
 
 REPORTS_AHEAD = 1  # batches; reports are rare
 FAREWELL = 5.0  # seconds for a peer to take the last messages
+# Seconds that training waits for replay to take latents: longer than a slow disk or a
+# restart of replay holds them up.
+LATENTS_PATIENCE = 20.0
 
 
 class Peers:
-    """Batches come in through three streams; latents and metrics go out without making
-    training wait. Each has a connection of its own, so that none waits for another."""
+    """Batches come in through three streams. Latents go out as fast as replay takes
+    them, metrics without making training wait. Each has a connection of its own, so
+    that none waits for another."""
 
     def __init__(self, settings: ParallelSettings):
         self._addr = settings.replay_addr
@@ -35,7 +39,11 @@ class Peers:
         self.evaluation = fetch(client, 'sample_batch_eval', REPORTS_AHEAD)
         replay = connect(self._addr, 'updates')
         self.updates = Outbox(
-            replay, 'update', settings.update_queue, wait=settings.deterministic
+            replay,
+            'update',
+            settings.update_queue,
+            wait=settings.deterministic,
+            patience=LATENTS_PATIENCE,
         )
         logger = connect(settings.logger_addr, 'metrics')
         self.log = Outbox(logger, 'add', LOG_QUEUE)
@@ -44,13 +52,23 @@ class Peers:
     def start(self, trained: int) -> None:
         """Asks for the first batches, however late replay is started; `trained`
         sequences were trained on in earlier sessions."""
-        for stream in (self.train, self.report, self.evaluation):
-            stream.start(trained)
+        self.train.start(trained)
+        self.report.start()
+        self.evaluation.start()
         try:
             await_server(self._batches, 'replay', self._addr)
         except Disconnected:
             if not self.train.ended:  # closed while we waited
                 raise
+
+    def interrupt(self, reports: bool) -> None:
+        """Ends the stream of training, with `reports` all, and the waiting for room:
+        the learner has to go on, whether replay answers or not."""
+        self.train.close()
+        self.updates.hurry()
+        if reports:
+            self.report.close()
+            self.evaluation.close()
 
     def ask_to_save(self, role: str) -> Future:
         """Has replay or logger save, after what was sent before: the answer to come."""
@@ -69,7 +87,8 @@ class Peers:
         """Sends the last messages, unless there is nobody to take them."""
         if directory().has_lost(role):
             return
-        outbox.flush(FAREWELL)
+        if not outbox.flush(FAREWELL):
+            print(f'The {role} does not answer: the last messages to it are lost.')
         try:
             self._clients[role].call('finish', *args).result(FAREWELL)
         except Timeout:

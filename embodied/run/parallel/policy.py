@@ -2,7 +2,7 @@
 
 import collections
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,8 @@ class Policy:
         self._carries = make_carries(agent, slots)
         self._planned, self._batch = slots, batch
         self._slots = slots
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of calls and of the table
+        self._used: Callable[[], int] | None = None  # the highest slot, after some left
         self._compiled: set[tuple[int, int, str]] = set()  # slots, sizes and modes
         self._wanted: collections.Counter[tuple[int, str]] = collections.Counter()
 
@@ -43,6 +44,14 @@ class Policy:
         self, slots: base.Array, renewed: base.Array, obs: base.Batch, mode: str
     ) -> tuple[base.Batch, base.Batch]:
         """Acts and outs [n, ...] for obs [n, ...]; `renewed` slots start anew."""
+        try:
+            return self._act(slots, renewed, obs, mode)
+        finally:
+            self._shrink_if_idle()
+
+    def _act(
+        self, slots: base.Array, renewed: base.Array, obs: base.Batch, mode: str
+    ) -> tuple[base.Batch, base.Batch]:
         count = len(slots)
         with self._lock:
             if (highest := int(slots.max())) > self._slots:
@@ -75,13 +84,30 @@ class Policy:
         )
         return min(fitting, default=max(best, self._batch))
 
-    def shrink(self, highest: int) -> None:
-        """Slots beyond `highest` are not used any more."""
-        with self._lock:
-            before = self._slots
-            self._resize(highest)
-            if self._slots < before:
-                memory.give_back()
+    def shrink(self, used: Callable[[], int]) -> None:
+        """Some slots are not used any more; `used` returns the highest one that is.
+
+        Returns at once. A call that runs, maybe for long because it compiles, gives
+        the room back when it ends.
+        """
+        self._used = used
+        self._shrink_if_idle()
+
+    def _shrink_if_idle(self) -> None:
+        # Who finds the lock taken can rely on its holder: `_used` was set before, and
+        # the holder comes here after the release. The highest slot is looked up with
+        # the lock held, since environments that came meanwhile have slots, too, and
+        # those that come from now on have yet to wait for the lock.
+        while self._used is not None and self._lock.acquire(blocking=False):
+            try:
+                used, self._used = self._used, None
+                before = self._slots
+                if used is not None:
+                    self._resize(used())
+                if self._slots < before:
+                    memory.give_back()
+            finally:
+                self._lock.release()
 
     def _resize(self, highest: int) -> None:
         slots = bucket_size(max(highest, self._planned), self._planned)

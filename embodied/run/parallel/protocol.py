@@ -6,7 +6,9 @@
         obs, acts: {key: [n, ...]} of the environments of a worker that are ready;
         session: random bytes of the worker process; serial: counts the steps of one
         environment within the session. Batched over all workers, answered once. An
-        unknown environment in mid-episode gets `reset` and leaves no trace.
+        unknown environment in mid-episode gets `reset` and leaves no trace. Rows that
+        do not fit the run are answered with RowsError, which ends their worker; when
+        the agent fails there is no answer, and the worker asks the next one.
 
     evaluation worker -> actor.evaluate
         (session uint8 [16], envid: int, period: int) -> {'period': int, 'stop': bool}
@@ -38,6 +40,8 @@
         restarts; the limiter adopts it, so that batches that were fetched but never
         trained do not count. Waits until replay is filled, for training also for the
         rate limiter. The end: run.steps is reached and no update is owed.
+        Reports count from 0 in each session of the learner: every consec_report
+        batches from there on are one sequence.
 
     learner -> replay.update
         ({'stepid': [B, T, 20], **latents}) -> None

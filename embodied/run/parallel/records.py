@@ -6,8 +6,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from ...core.errors import DreamerError
 from ...logging import EventFile
-from .logs import Logs
+from .member import FAILED
 from .status import StatusFile
 
 __all__ = ['NoRecords', 'Records', 'RunRecords']
@@ -22,9 +23,6 @@ class Records(Protocol):
     def status(self, **fields: Any) -> None:
         """Replaces the status."""
 
-    def rotate(self, logs: Logs) -> None:
-        """Bounds the logs."""
-
 
 class NoRecords:
     """For crews that are only a part of a run."""
@@ -34,9 +32,6 @@ class NoRecords:
 
     def status(self, **fields: Any) -> None:
         pass
-
-    def rotate(self, logs: Logs) -> None:
-        logs.rotate()
 
 
 class RunRecords:
@@ -56,9 +51,14 @@ class RunRecords:
         with self._saying('status'):
             self._status.write(**fields)
 
-    def rotate(self, logs: Logs) -> None:
-        with self._saying('logs'):
-            logs.rotate()
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """The status tells of an error that ends the run before roles are started."""
+        try:
+            yield
+        except (DreamerError, OSError) as error:
+            self.status(state=FAILED, roles={}, error=str(error))
+            raise
 
     @contextmanager
     def _saying(self, what: str) -> Iterator[None]:

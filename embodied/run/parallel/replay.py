@@ -1,20 +1,26 @@
 """Replay role: owns the buffers and the rate limiter, and knows when a run is over."""
 
 import contextlib
+import functools
 import queue
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Any
 
 from ...core import base
+from ...core.files import storage_errors
 from ...core.limiters import MinSize, RateLimiter
 from ...core.signals import StopSignals
-from ...logging import EventFile
+from ...logging import add_event
+from ...replay import Replay
 from ..meters import Share, usage
+from ..ratio import RatioHistory, RatioPeriod
 from . import protocol
 from .buffer import Buffer
 from .factories import unpack
 from .links import make_client, make_server
 from .outbox import LOG_QUEUE, Outbox
+from .ratio_record import RatioRecord
 from .saves import RoleSaves
 from .serving import Chore, serve
 from .settings import ParallelSettings
@@ -37,22 +43,30 @@ def parallel_replay(
     make_stream = unpack(make_stream)
     mail: queue.SimpleQueue = queue.SimpleQueue()
     with contextlib.ExitStack() as stack:
+        stack.enter_context(storage_errors(settings.logdir))
         # To the very end: a signal must not cut off the last save.
         signals = stack.enter_context(StopSignals(mail.put))
         replay = unpack(make_replay_train)()
         _report_loss(replay, settings)
+        replays = [replay]
+        report_damages = functools.partial(_report_damages, replays, settings)
+        stack.callback(report_damages)
         train = Buffer(replay, make_stream, ('train', 'report'), server.empty)
         stack.callback(train.close)
         replay = unpack(make_replay_eval)()
+        replays.append(replay)
+        report_damages()
         evaluation = Buffer(replay, make_stream, ('eval',), server.empty)
         stack.callback(evaluation.close)
         service = ReplayService(train, evaluation, settings, lambda: mail.put(FINISHED))
-        saves = RoleSaves('replay', service, settings, mail.put)
+        saves = RoleSaves('replay', service, settings)
+        _follow_ratio(service, settings)
         client = make_client(settings.logger_addr, 'replay', settings)
         logger = Outbox(client, 'add', LOG_QUEUE)
         stack.callback(logger.close)
 
         def log() -> None:
+            report_damages()
             for prefix, metrics in service.metrics().items():
                 logger.put(metrics, prefix, service.steps)
 
@@ -69,8 +83,30 @@ def _report_loss(replay: Any, settings: ParallelSettings) -> None:
     """Steps count as soon as they are stored, so everybody may know of those that a
     machine has taken with it."""
     if getattr(replay, 'lost', 0):
-        with contextlib.closing(EventFile(settings.logdir)) as events:
-            events.add('lost', steps=replay.lost, reason='not synced (replay.sync)')
+        details = {'steps': replay.lost, 'reason': 'not synced (replay.sync)'}
+        add_event(settings.logdir, 'lost', **details)
+
+
+def _follow_ratio(service: 'ReplayService', settings: ParallelSettings) -> None:
+    """Goes on with the ratios that the run had, and keeps them before a step comes."""
+    note = functools.partial(add_event, settings.logdir)
+    record = RatioRecord(settings.checkpoints / 'replay', note)
+    known = record.read()
+    if known is not None:
+        service.resume_ratio(known)
+    if service.ratios == known:
+        return
+    record.write(service.ratios)
+    if len(service.ratios.periods) > 1:
+        details = {'step': service.steps, 'ratio': settings.train_ratio}
+        add_event(settings.logdir, 'train_ratio', **details)
+
+
+def _report_damages(replays: list[Any], settings: ParallelSettings) -> None:
+    """Damaged files may be found at the start, or later in the background."""
+    ours = [replay for replay in replays if isinstance(replay, Replay)]
+    for damage in [x for replay in ours for x in replay.take_damages()]:
+        add_event(settings.logdir, 'damaged', **damage.details())
 
 
 class ReplayService:
@@ -78,7 +114,8 @@ class ReplayService:
     but none by two: rows are counted and streams read in order.
 
     Inserts are the rows that the replay holds or held. Samples are numbered by the
-    learner. `on_finish` is called when the agent says that the run has ended.
+    learner. Another ratio than before holds for the rows to come. `on_finish` is called
+    when the agent says that the run has ended.
     """
 
     def __init__(
@@ -108,7 +145,9 @@ class ReplayService:
         self._stopped = False
         self._forgotten = 0  # steps that a replay without memory had before a restart
         self._origin: int | None = 0  # number of the first sequence since then
+        self._chunks: dict[base.Mode, int | None] = {'report': None, 'eval': None}
         self._count_inserts()
+        self.resume_ratio(RatioHistory())
 
     @property
     def steps(self) -> int:
@@ -163,10 +202,15 @@ class ReplayService:
         return self._train.take('train') if admitted else {}
 
     def sample_batch_report(self, number: int) -> base.Batch:
-        return self._train.take('report') if self._filled.sample() else {}
+        """Numbered from 0 in each session of the learner, by sequences."""
+        if not self._filled.sample():
+            return {}
+        return self._take_report(self._train, 'report', number)
 
     def sample_batch_eval(self, number: int) -> base.Batch:
-        return self._evaluation.take('eval') if self._eval_filled.sample() else {}
+        if not self._eval_filled.sample():
+            return {}
+        return self._take_report(self._evaluation, 'eval', number)
 
     def update(self, data: base.Batch) -> None:
         """Latents and priorities by data['stepid'], as the learner computed them."""
@@ -204,6 +248,7 @@ class ReplayService:
             'train': self._train.save(),
             'evaluation': self._evaluation.save(),
             'samples': self.limiter.samples,
+            'ratios': self.ratios.save(),
             'steps': self.steps,
             'forgotten': self._forgotten,
             'origin': self._origin,
@@ -221,6 +266,49 @@ class ReplayService:
             self._forgotten, self._origin = data['steps'], None
         self._count_inserts()
         self._count_eval_inserts()
+        if 'ratios' in data:
+            self.resume_ratio(RatioHistory.load(data['ratios']))
+        else:
+            self.resume_ratio(self._ratio_of(data))
+
+    def resume_ratio(self, history: RatioHistory) -> None:
+        """Continues the balance of a run with these ratios at the rows of now."""
+        limiter = self.limiter
+        self.ratios = history.resume(
+            limiter.ratio, limiter.minimum, self._train.inserts, limiter.samples
+        )
+        limiter.count_from(self.ratios.last.start, self.ratios.last.earned)
+        end = self.settings.steps - self._forgotten
+        limiter.end_at(end, self.settings.batch_size)
+
+    def _ratio_of(self, data: dict[str, Any]) -> RatioHistory:
+        """History for a save of version 0.1.0, which does not tell the ratio.
+
+        If its counters lie within the band, the ratio was that of now. Otherwise it
+        was another one, and what was trained by then is what it had earned.
+        """
+        limiter, ratio = self.limiter, self.limiter.ratio
+        inserts, samples = data['train']['inserts'], data['samples']
+        beyond = inserts - limiter.minimum
+        if beyond <= 0:
+            return RatioHistory()
+        request = max(self.settings.batch_size, self.settings.envs * (ratio or 0))
+        slack = limiter.tolerance + request
+        if ratio is not None and abs(beyond * ratio - samples) <= slack:
+            return RatioHistory((RatioPeriod(limiter.minimum, Fraction(0), ratio),))
+        return RatioHistory((RatioPeriod(inserts - 1, Fraction(samples), None),))
+
+    def _take_report(self, buffer: Buffer, mode: base.Mode, number: int) -> base.Batch:
+        """Every `consec_report` batches from number 0 on are one sequence, also when
+        the learner or replay itself was restored within one."""
+        consec = self.settings.consec_report
+        first = number // self.settings.batch_size % consec == 0
+        chunk = self._chunks[mode]
+        if consec > 1 and (chunk is None or (first and chunk)):
+            buffer.begin_anew(mode)
+            chunk = 0
+        self._chunks[mode] = ((chunk or 0) + 1) % consec
+        return buffer.take(mode)
 
     def _count_inserts(self) -> None:
         inserts = _usable(self._train, self.limiter.minimum)

@@ -10,11 +10,11 @@ import numpy as np
 
 from ...core import base
 from ...core.errors import ConfigError
+from .settings import FIRST_EVAL_ENV, MOST_ENVS
 
 __all__ = ['Roster', 'Rows']
 
 STREAM_BYTES = 8
-MOST_ENVS = 1 << 16  # numbers of environments lie below
 MOST_REPLACED = 10_000  # sessions that are remembered not to come back
 SILENT_SECONDS = 600.0  # of acting, after which an environment is believed gone
 SWEEP_SECONDS = 60.0  # between two looks for such
@@ -106,7 +106,7 @@ class Roster:
         with the action that was chosen then.
         """
         numbers = envids.tolist()
-        _check(numbers)
+        _check(mode, numbers)
         names = [session.tobytes() for session in sessions]
         new: list[int] = []
         slots = self._find(mode, numbers, names)
@@ -175,10 +175,11 @@ def _key(mode: str, envid: int, name: bytes) -> bytes:
     return name + envid.to_bytes(STREAM_BYTES) + mode.encode()
 
 
-def _check(envids: list[int]) -> None:
-    wrong = [envid for envid in envids if not 0 <= envid < MOST_ENVS]
+def _check(mode: str, envids: list[int]) -> None:
+    end = MOST_ENVS + (FIRST_EVAL_ENV if mode == 'eval' else 0)
+    wrong = [envid for envid in envids if not 0 <= envid < end]
     if wrong:
         raise ConfigError(
             f'A worker plays environment {wrong[0]}. Number them from 0 on, below '
-            f'{MOST_ENVS}.'
+            f'{end}.'
         )

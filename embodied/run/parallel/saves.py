@@ -1,5 +1,6 @@
 """Saves: brings the saves of agent, replay and logger together under one manifest."""
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -7,7 +8,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...core.checkpoint import Checkpoint
-from ...transport import Future, Timeout
+from ...logging import add_event
+from ...transport import Future, Timeout, TransportError
+from ..outcome import Outcome
 from .manifest import Manifest
 from .settings import ParallelSettings
 from .vitals import SAVING, vitals
@@ -23,8 +26,14 @@ PATIENCE = 10.0
 def open_checkpoint(settings: ParallelSettings, role: str) -> Checkpoint:
     """Checkpoint of one role. What the manifest names is never removed."""
     folder = settings.checkpoints
+    note = functools.partial(add_event, settings.logdir)
     named = lambda: Manifest.read(folder).saves.get(role)
-    return Checkpoint(folder / role, settings.keep, pinned=named)
+    checkpoint = Checkpoint(folder / role, settings.keep, named, note, settings.trust)
+    if role == AGENT:  # which alone writes the manifest
+        manifest = Manifest.recover(folder, note)
+        if role in manifest.saves and not checkpoint.exists():
+            raise manifest.lacks_agent(folder)
+    return checkpoint
 
 
 class Role(Protocol):
@@ -44,19 +53,12 @@ class Role(Protocol):
 class RoleSaves:
     """Saves of replay or logger, which the learner tells when; any thread may call.
 
-    The newest is loaded at once. fail: called with the error of a save that could not
-    be made, which shall end this role rather than the learner.
+    The newest is loaded at once. A save that could not be made leaves the one before
+    it as it is, and the role goes on: the learner hears of it, and asks again.
     """
 
-    def __init__(
-        self,
-        name: str,
-        role: Role,
-        settings: ParallelSettings,
-        fail: Callable[[Exception], Any],
-    ):
+    def __init__(self, name: str, role: Role, settings: ParallelSettings):
         self._role = role
-        self._fail = fail
         self._lock = threading.Lock()
         self._checkpoint = open_checkpoint(settings, name)
         self._checkpoint.add(name, role)
@@ -67,12 +69,8 @@ class RoleSaves:
         """Returns when it is on the disk: the version, and the counters in it."""
         with self._lock, vitals().busy(SAVING):
             counters = self._role.counters
-            try:
-                self._checkpoint.save(self._role.steps)
-                self._checkpoint.wait()
-            except Exception as error:
-                self._fail(error)
-                raise
+            self._checkpoint.save(self._role.steps)
+            self._checkpoint.wait()
             return {'version': self._checkpoint.version, 'counters': counters}
 
 
@@ -80,8 +78,12 @@ class Saves:
     """Saves of the whole run: first replay and logger, then the agent, whose save is
     the one that counts, last the manifest.
 
+    A role that cannot save, the agent included, keeps its last whole save: it stays in
+    the manifest, and the next save tries again. Only the last save of the agent raises.
+
     ask: tells a role to save; its answer to come. counters: those of the agent.
     lost: whether a role has gone for good, so that no answer can be waited for.
+    note: writes an event.
     """
 
     def __init__(
@@ -91,12 +93,14 @@ class Saves:
         ask: Callable[[str], Future],
         counters: Callable[[], Mapping[str, int]],
         lost: Callable[[str], bool] = lambda role: False,
+        note: Callable[..., Any] = lambda event, **details: None,
     ):
         self._checkpoint = checkpoint
         self._folder = folder
         self._ask = ask
         self._counters = counters
         self._lost = lost
+        self._note_event = note
         self._asked: dict[str, Future] = {}  # whose answers were not taken yet
         self._deadline: float | None = None  # for them, when a save has begun
         manifest = Manifest.read(folder)
@@ -117,6 +121,7 @@ class Saves:
 
     def advance(self, step: int) -> None:
         """Saves the agent if the others have done so or took too long; never waits."""
+        self._take_failure()
         if self._deadline is None:
             return
         self._take_answers()
@@ -132,12 +137,18 @@ class Saves:
             print(f'The {role} does not answer and may not have been saved.')
         return self._counts.get('steps', 0)
 
-    def save_agent(self, step: int, ended: bool = False) -> None:
-        """Writes the agent, and the manifest after it, in the background."""
+    def save_agent(self, step: int, reason: str = '') -> None:
+        """Writes the agent, and the manifest after it, in the background.
+
+        reason: why the run ends, if this is its last save.
+        """
         self._deadline = None
+        self._checkpoint.join()
+        self._take_failure()
+        ended = bool(reason), *(Outcome.of(reason) if reason else ('', ''))
         self._counts.update(self._counters())
         saves, counts = dict(self._saves), dict(self._counts)
-        manifest = lambda agent: Manifest({**saves, AGENT: agent}, counts, ended)
+        manifest = lambda agent: Manifest({**saves, AGENT: agent}, counts, *ended)
         self._checkpoint.save(step, lambda version: self._note(manifest(version)))
 
     def _take_answers(self, timeout: float = 0.0) -> list[str]:
@@ -149,11 +160,26 @@ class Saves:
                 answer = self._asked[role].result(left)
             except Timeout:
                 continue
+            except TransportError as error:
+                del self._asked[role]
+                self._tell_failure(role, error)
+                continue
             del self._asked[role]
             self._saves[role] = str(answer['version'])
             # Numbers come as arrays over portal.
             self._counts.update({k: int(v) for k, v in answer['counters'].items()})
         return list(self._asked)
+
+    def _take_failure(self) -> None:
+        """Hears of a save of the agent that has failed in the background."""
+        error = self._checkpoint.take_error()
+        if error is not None:
+            self._tell_failure(AGENT, error)
+
+    def _tell_failure(self, role: str, error: Exception) -> None:
+        first, *_ = str(error).splitlines() or ['']
+        self._note_event('save_failed', role=role, reason=first)
+        print(f'The {role} could not be saved and goes on with its last save: {first}')
 
     def _note(self, manifest: Manifest) -> None:
         manifest.write(self._folder)

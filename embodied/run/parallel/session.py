@@ -8,11 +8,12 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
+from ..outcome import DURATION, STEPS, Outcome
 from .vitals import vitals
 
-__all__ = ['Session']
+__all__ = ['DURATION', 'FAILURE', 'STEPS', 'Session']
 
-STEPS, DURATION, FAILURE = 'run.steps', 'run.duration', 'failure'
+FAILURE = 'failure'  # of a thread, which is raised where it is awaited
 
 
 class Session:
@@ -44,9 +45,19 @@ class Session:
         return self._stopped.is_set()
 
     @property
+    def failed(self) -> bool:
+        """Whether an error of the agent ends it, after which the run may go on."""
+        return self.reason == FAILURE
+
+    @property
     def complete(self) -> bool:
         """Whether a limit of the run was reached, rather than somebody interrupting."""
         return self.reason in (STEPS, DURATION)
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the run ends, unless an error comes up."""
+        return Outcome.of(self.reason)
 
     def advance(self, steps: int) -> None:
         """Replay says that it has so many; a restored agent did not know them all."""
@@ -59,7 +70,8 @@ class Session:
         with self._lock:
             self.reason = self.reason or reason
             if self.reason != FAILURE:
-                vitals().ending()  # before those hear of it who end because of it
+                # Before those hear of it who end because of it.
+                vitals().ending(self.reason)
             self._stopped.set()
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -1,15 +1,16 @@
 """Settings of distributed runs: complete and check the `args` that roles get."""
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ...core import cpu
 from ...core.errors import ConfigError
+from ...envs.own import PICKLE
 from ...transport import TRANSPORTS
 from ..settings import Settings
 
-__all__ = ['ParallelSettings', 'WorkerPlan']
+__all__ = ['FIRST_EVAL_ENV', 'MOST_ENVS', 'ParallelSettings', 'WorkerPlan']
 
 # Options that all roles must agree on; peers compare them when they meet.
 SHARED = (
@@ -25,6 +26,11 @@ SHARED = (
 
 MOST_ROWS = 1024  # in one policy call; environments may join beyond run.envs
 
+# Environments join a run with any run.envs, so the numbers of those for evaluation
+# do not depend on it.
+MOST_ENVS = 1 << 16  # numbers of environments for training lie below
+FIRST_EVAL_ENV = 100_000  # number of the first one for evaluation
+
 
 class WorkerPlan(NamedTuple):
     """Environments that one worker process runs; all for training or all for eval."""
@@ -32,13 +38,25 @@ class WorkerPlan(NamedTuple):
     envids: tuple[int, ...]
     is_eval: bool
 
+    @property
+    def indices(self) -> tuple[int, ...]:
+        """Of the environments among those of their kind, from 0 on."""
+        first = FIRST_EVAL_ENV if self.is_eval else 0
+        return tuple(envid - first for envid in self.envids)
+
+    @property
+    def name(self) -> str:
+        """Of the process, its log and its connections: env3, or eval0."""
+        return f'{"eval" if self.is_eval else "env"}{self.indices[0]}'
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ParallelSettings(Settings):
     """Options of the loops plus those of roles and of what connects them.
 
-    Environments are numbered: those for training from 0, then those for eval. Fields
-    with a default may be missing in `args`. Comments are in dreamerv3/configs.yaml.
+    Environments are numbered: those for training from 0, those for evaluation from
+    FIRST_EVAL_ENV. Fields with a default may be missing in `args`. Comments are in
+    dreamerv3/configs.yaml.
     """
 
     actor_addr: str
@@ -52,6 +70,8 @@ class ParallelSettings(Settings):
     episode_timeout: float
     usage: bool
     replicas: int = 1
+    task: str = ''  # '' if it is not known
+    run_id: str = ''  # '' reads it from the folder, see run_id.py
     envs_per_worker: int = 0
     transport: str = 'zmq'
     encrypt: bool = True
@@ -101,7 +121,8 @@ class ParallelSettings(Settings):
         The environments for evaluation are on the machine of the first one.
         """
         train = range(first, self.envs)
-        evaluation = range(self.envs, self.envs + (0 if first else self.eval_envs))
+        count = 0 if first else self.eval_envs
+        evaluation = range(FIRST_EVAL_ENV, FIRST_EVAL_ENV + count)
         size = self._group_size(len(train))
         return [
             WorkerPlan(tuple(ids[i : i + size]), is_eval)
@@ -114,12 +135,15 @@ class ParallelSettings(Settings):
             return self.envs_per_worker
         # One worker per core: its environments keep it busy, and few messages are
         # cheaper than many.
-        return -(-envs // (os.cpu_count() or 1))
+        return -(-envs // cpu.count_cores())
 
     @property
     def shared(self) -> dict[str, Any]:
         """What peers compare before they talk to each other."""
-        return {name: getattr(self, name) for name in SHARED}
+        shared = {name: getattr(self, name) for name in SHARED}
+        # The path of a pickled factory may differ from machine to machine.
+        named = self.task and not self.task.startswith(PICKLE)
+        return {'task': self.task, **shared} if named else shared
 
     def _smallest(self) -> dict[str, float]:
         own: dict[str, float] = {

@@ -1,8 +1,9 @@
 """Status of a run: a small file that always tells the truth about the processes.
 
-    status.json  {"state": "running", "activity": "", "host": ..., "boot": ...,
-                  "pid": ..., "started": ..., "epoch": ..., "heartbeat": ...,
-                  "uptime": ..., "lineage": ..., "error": "",
+    status.json  {"state": "running", "reason": "", "activity": "", "host": ...,
+                  "boot": ..., "pid": ..., "started": ..., "epoch": ...,
+                  "heartbeat": ..., "uptime": ..., "lineage": ..., "error": "",
+                  "folder": {"path": ..., "device": ..., "inode": ...},
                   "roles": {"agent": {"state": "running", ...}, ...}}
 
 The launcher replaces it with every change and every few seconds. A launcher that was
@@ -18,7 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError
-from ...core.identity import Identity, uptime
+from ...core.files import is_full, overwrite, write_whole
+from ...core.identity import FolderIdentity, Identity, uptime
+from ...core.outside import LARGEST_OBJECT as LARGEST
+from ...core.outside import read_plain, shown
+from ..outcome import OVER
 
 __all__ = ['HEARTBEAT', 'OVER', 'SILENT_AFTER', 'Status', 'StatusFile', 'main']
 
@@ -27,7 +32,15 @@ HEARTBEAT = 2.0  # seconds between two writes at most
 SILENT_AFTER = 10 * HEARTBEAT  # without a write, a living launcher must be suspended
 
 DEAD, SILENT, UNKNOWN = 'dead', 'silent', 'unknown'
-OVER = ('done', 'failed')  # last states that a launcher writes
+UNREADABLE = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    RecursionError,  # nested a million times
+)
 
 
 class StatusFile:
@@ -35,18 +48,21 @@ class StatusFile:
 
     def __init__(self, logdir: Path, epoch: int):
         self._path = logdir / NAME
-        self._base = {**Identity.of()._asdict(), 'epoch': epoch}
+        folder = {'path': str(logdir.resolve()), **FolderIdentity.of(logdir)._asdict()}
+        self._base = {**Identity.of()._asdict(), 'epoch': epoch, 'folder': folder}
 
     def write(
         self,
         state: str,
         roles: Mapping[str, Mapping[str, Any]],
         activity: str = '',
+        reason: str = '',
         lineage: str = '',
         error: str = '',
     ) -> None:
         record = {
             'state': state,
+            'reason': reason,  # for which it ends
             'activity': activity,
             **self._base,
             'heartbeat': round(time.time(), 3),
@@ -55,9 +71,13 @@ class StatusFile:
             'error': error,
             'roles': roles,
         }
-        temporary = self._path.with_name(f'.{NAME}')
-        temporary.write_text(json.dumps(record, indent=2))
-        temporary.replace(self._path)
+        text = json.dumps(record, indent=2)
+        try:
+            write_whole(self._path, text)
+        except OSError as error:
+            if state not in OVER or not is_full(error):
+                raise
+            overwrite(self._path, text)  # It must not go on saying that it runs.
 
 
 class Status(NamedTuple):
@@ -67,6 +87,11 @@ class Status(NamedTuple):
     age: float  # seconds since the last heartbeat
     record: dict[str, Any]
 
+    @property
+    def over(self) -> bool:
+        """Whether the launcher has said how the run ended."""
+        return self.state in OVER
+
     @staticmethod
     def exists(logdir: str | os.PathLike) -> bool:
         return (Path(logdir) / NAME).exists()
@@ -75,19 +100,19 @@ class Status(NamedTuple):
     def read(cls, logdir: str | os.PathLike) -> 'Status':
         path = Path(logdir).expanduser() / NAME
         try:
-            record = json.loads(path.read_text())
+            record = json.loads(read_plain(path, LARGEST))
+            _check(record)
+            age = _age(record)
         except FileNotFoundError:
             raise ConfigError(
                 f'There is no {path}: give the --logdir of a distributed run.'
             ) from None
-        except ValueError as error:
-            raise ConfigError(f'{path} cannot be read: {error}.') from error
-        writer = Identity.read(record)
-        if writer.local and writer.boot == Identity.of().boot:
-            age = uptime() - record['uptime']
-        else:
-            age = time.time() - record['heartbeat']
-        return cls(_verdict(record['state'], writer, age), age, record)
+        except UNREADABLE as error:
+            raise ConfigError(
+                f'{path} cannot be read: {error!r}. The next start of the run writes '
+                'it again.'
+            ) from error
+        return cls(_verdict(record['state'], Identity.read(record), age), age, record)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -95,9 +120,17 @@ def main(argv: Sequence[str]) -> int:
     if len(argv) != 1 or argv[0].startswith('-'):
         print('usage: dreamer status LOGDIR')
         return 0 if argv in (['--help'], ['-h']) else 2
-    status = Status.read(argv[0])
+    status = Status(*map(_shown, Status.read(argv[0])))
     print('\n'.join(_lines(status)))
     return 0
+
+
+def _age(record: Mapping[str, Any]) -> float:
+    """Seconds since the last heartbeat."""
+    writer = Identity.read(dict(record))
+    if writer.local and writer.boot == Identity.of().boot:
+        return uptime() - record['uptime']
+    return time.time() - record['heartbeat']
 
 
 def _verdict(state: str, writer: Identity, age: float) -> str:
@@ -111,6 +144,32 @@ def _verdict(state: str, writer: Identity, age: float) -> str:
     return state
 
 
+def _check(record: Any) -> None:
+    """Raises if something is missing, or of another type than a launcher writes."""
+    texts = dict.fromkeys(('state', 'activity', 'error'), str)
+    lineage = {'lineage': str}
+    numbers = dict.fromkeys(('pid', 'epoch', 'uptime', 'heartbeat'), int | float)
+    _check_fields(record, {**texts, **numbers, **lineage, 'host': str, 'roles': dict})
+    for role in record['roles'].values():
+        _check_fields(role, {**texts, 'restarts': int, 'pid': int | None})
+
+
+def _check_fields(record: Any, fields: dict[str, Any]) -> None:
+    for name, kind in fields.items():
+        if not isinstance(record[name], kind):
+            raise TypeError(f'{name} is {shown(repr(record[name]))}')
+
+
+def _shown(value: Any, keep: str = '') -> Any:
+    """The value with texts that a terminal may print, in one line except for errors."""
+    if isinstance(value, dict):
+        return {
+            shown(key, ''): _shown(inner, '\n\t' if key == 'error' else '')
+            for key, inner in value.items()
+        }
+    return shown(value, keep) if isinstance(value, str) else value
+
+
 def _lines(status: Status) -> list[str]:
     record = status.record
     meaning = {
@@ -118,7 +177,8 @@ def _lines(status: Status) -> list[str]:
         SILENT: ': its launcher is suspended or stuck',
         UNKNOWN: ': on another machine, and not heard of for long',
     }
-    activity = f' ({record["activity"]})' if record['activity'] else ''
+    details = filter(None, (record['activity'], record.get('reason')))
+    activity = ''.join(f' ({detail})' for detail in details)
     lines = [
         f'{status.state}{activity}{meaning.get(status.state, "")}',
         f'launcher: process {record["pid"]} on {record["host"]}, last heartbeat '

@@ -27,6 +27,7 @@ class Beat(NamedTuple):
     unsaved: bool = False  # something would be lost if it was killed now
     ending: bool = False  # the role has decided that the run is over
     stuck: float = 0.0  # seconds that one of several works has not moved
+    reason: str = ''  # why the run is over, if it is
 
 
 class Vitals:
@@ -47,6 +48,8 @@ class Vitals:
         self._progress = 0
         self._unsaved = False
         self._ending = False
+        self._reason = ''
+        self.asked = ''  # why the launcher wants the role to end, if it does
 
     def advance(self) -> None:
         """Something was achieved; after the first time, the role counts as running."""
@@ -61,9 +64,9 @@ class Vitals:
         """
         return Section(self._sections, activity, alone)
 
-    def ending(self) -> None:
+    def ending(self, reason: str = '') -> None:
         """The run is over: whoever ends from now on need not be started again."""
-        self._ending = True
+        self._ending, self._reason = True, reason
         self._urgent.set()
 
     def has_saved(self, everything: bool = True) -> None:
@@ -84,6 +87,7 @@ class Vitals:
             unsaved=self._unsaved,
             ending=self._ending,
             stuck=round(self._standstill.seconds(alone), 1),
+            reason=self._reason,
         )
 
     def await_beat(self) -> Beat:

@@ -22,6 +22,7 @@ __all__ = [
     'twohot_bins',
     'twohot_loss',
     'twohot_mean',
+    'twohot_smooth_mean',
 ]
 
 UNIMIX = 0.01
@@ -51,6 +52,13 @@ def twohot_mean(logits):
     terms = np.exp(log_softmax(logits)) * twohot_bins(count)
     pairs = terms[..., : count // 2] + terms[..., : count // 2 : -1]
     return pairs.sum(-1) + terms[..., count // 2]
+
+
+def twohot_smooth_mean(logits):
+    """symexp(sum p symlog(bins)), the prediction that policies differentiate."""
+    grid = np.linspace(-BIN_LIMIT, BIN_LIMIT, logits.shape[-1])
+    x = (np.exp(log_softmax(logits)) * grid).sum(-1)
+    return np.where(x.real < 0, -np.expm1(-x), np.expm1(x))
 
 
 def twohot_loss(logits, target):

@@ -25,6 +25,7 @@ from .outputs import categorical_logp
 
 __all__ = [
     'CONTROL_KEYS',
+    'action_limit',
     'concat_actions',
     'core',
     'decode',
@@ -69,10 +70,13 @@ def concat_actions(act, classes):
     )
 
 
-def core(p, deter, stoch, action):
-    """deter: [B, D], stoch: [B, S, C], action: [B, A] -> deter' [B, D]."""
+def core(p, deter, stoch, action, limit=None):
+    """deter: [B, D], stoch: [B, S, C], action: [B, A] -> deter' [B, D].
+
+    limit: [B, A], what the action is divided by; its own magnitude where above 1.
+    """
     blocks = len(p['dynhid0']['kernel'])
-    action = action / np.maximum(1, np.abs(action))
+    action = action / (action_limit(action) if limit is None else limit)
     inputs = [deter, stoch.reshape((len(stoch), -1)), action]
     x = np.concatenate([layer(p, f'dynin{i}', x) for i, x in enumerate(inputs)], -1)
     x = np.repeat(x[:, None], blocks, 1)
@@ -83,6 +87,11 @@ def core(p, deter, stoch, action):
     cand = np.tanh(sigmoid(reset) * cand)
     update = sigmoid(update - 1)
     return update * cand + (1 - update) * deter
+
+
+def action_limit(action):
+    """What actions are divided by, to be within -1 and 1."""
+    return np.maximum(1, np.abs(action))
 
 
 def prior(p, deter):

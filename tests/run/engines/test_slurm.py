@@ -14,6 +14,7 @@ from embodied import transport
 from embodied.core.errors import ConfigError, RoleError
 from embodied.logging import read_records
 from embodied.run.engines.slurm import HEAD, Head, Job, SlurmOptions
+from embodied.run.parallel.settings import FIRST_EVAL_ENV
 
 FLAGS = ('--configs', 'debug', '--script=parallel', '--engine=slurm')
 
@@ -96,7 +97,7 @@ def test_each_worker_has_its_environments(tmp_path):
     options = SlurmOptions(**config.slurm)
     head, workers = engines.plan_slurm(config, main.loop_args(config), options)
     replicas = [worker.argv[-1] for worker in workers]
-    assert replicas == [f'--replica={first}' for first in (0, 4, 8, 10)]
+    assert replicas == [f'--replica={first}' for first in (0, 4, 8, FIRST_EVAL_ENV)]
     parse = lambda argv: config_lib.resolve(argv[3:])[
         0
     ]  # without `python -m dreamerv3`

@@ -343,3 +343,54 @@ def test_a_worker_that_comes_back_ends_the_wait_of_the_one_that_died(stage):
 
 
 # With sockets.
+
+
+def test_nobody_waits_behind_a_policy_call_that_compiles(stage):
+    class Compiling(CountingAgent):
+        begun, go = threading.Event(), threading.Event()
+
+        def policy(self, *args, mode='train'):
+            if mode == 'train':
+                self.begun.set()
+                assert self.go.wait(DEADLINE)
+            return super().policy(*args, mode=mode)
+
+    agent = Compiling()
+    stage = stage(agent=agent, envs=1, eval_envs=0)
+    others = [np.full(16, i, np.uint8) for i in range(40, 43)]
+    agent.go.set()
+    stage.play((0, 0))
+    for envid, session in enumerate(others, 1):
+        stage.play((envid, 0), session=session)
+    wide = stage.actor._policy.slots
+    agent.begun.clear()
+    agent.go.clear()
+    compiling = Worker(stage.act, (0, 1))
+    assert agent.begun.wait(DEADLINE)
+    for session in others:  # each in turn: there is one thread for all of them
+        Worker(stage.actor.leave, session).join()
+    evaluation = Worker(stage.actor.evaluate, SESSION, 7, -2)
+    assert not evaluation.join()['stop']
+    assert len(stage.actor._roster) == 1
+    assert compiling.is_alive()
+    agent.go.set()
+    compiling.join()
+    # The call itself gives back the room that was left meanwhile.
+    assert stage.actor._policy.slots < wide
+
+
+def test_room_is_not_taken_from_those_who_came_after_others_left(stage):
+    stage = stage(envs=1, eval_envs=0)
+    numbers = [np.full(16, i, np.uint8) for i in range(9)]
+    for envid, session in enumerate(numbers):
+        stage.play((envid, 0), session=session)
+    policy = stage.actor._policy
+    with policy._lock:  # as if a call was running
+        for session in numbers[3:]:
+            stage.actor.leave(session)
+        late = Worker(stage.act, (20, 0))  # takes slot 4 and waits
+        assert is_waiting(late)
+    late.join()
+    assert policy.slots == 4
+    answer, _ = stage.act((20, 1))
+    assert answer['acts']['action'].tolist() == [1]

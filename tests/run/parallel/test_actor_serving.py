@@ -10,11 +10,16 @@ from acting_parts import CountingAgent, Env, Peers
 from data_parts import DEADLINE, Worker, is_waiting, make_args
 
 from embodied import transport
+from embodied.core.errors import ConfigError, RowsError
 from embodied.run.parallel import inserts, parallel_actor
 from embodied.run.parallel.env import run_worker
 from embodied.run.parallel.links import make_client
 from embodied.run.parallel.session import Session
-from embodied.run.parallel.settings import ParallelSettings, WorkerPlan
+from embodied.run.parallel.settings import (
+    FIRST_EVAL_ENV,
+    ParallelSettings,
+    WorkerPlan,
+)
 from embodied.transport import addresses, hello, wire
 from embodied.transport.packing import pack, unpack_value
 from embodied.transport.unix_stream import SIZE
@@ -37,7 +42,7 @@ def test_workers_play_until_replay_has_enough(tmp_path, backend):
     args = make_args(tmp_path, envs=6, actor_batch=4, transport=backend)
     agent, barrier = CountingAgent('array'), threading.Barrier(1)
     plans = [WorkerPlan((0, 1, 2), False), WorkerPlan((3,), False)]
-    plans += [WorkerPlan((4, 5), False), WorkerPlan((6,), True)]
+    plans += [WorkerPlan((4, 5), False), WorkerPlan((FIRST_EVAL_ENV,), True)]
     with (
         Peers(args, stop_at=200) as peers,
         running(agent, barrier, args) as actor,
@@ -75,16 +80,23 @@ def test_nobody_is_served_before_the_checkpoint_is_restored(tmp_path):
     assert agent.calls
 
 
-def test_an_error_of_the_agent_ends_the_actor_with_it(tmp_path):
-    args = make_args(tmp_path)
-    agent, barrier = CountingAgent(), threading.Barrier(1)
-    agent.error = ZeroDivisionError('in the policy')
-    with Peers(args), running(agent, barrier, args) as actor:
-        worker = Worker(run_worker, Env, WorkerPlan((0,), False), args)
-        with pytest.raises(ZeroDivisionError, match='in the policy'):
-            actor.join()
-        with pytest.raises(transport.RemoteError, match='in the policy'):
+@pytest.mark.parametrize('backend', ['zmq', 'portal'])
+@pytest.mark.parametrize('error', [ZeroDivisionError, ConfigError, RowsError])
+def test_an_error_of_the_agent_ends_the_actor_and_no_worker(tmp_path, backend, error):
+    args = make_args(tmp_path, transport=backend)
+    agent = CountingAgent()
+    agent.error = error('in the policy')
+    with Peers(args, stop_at=10) as peers:
+        barrier = threading.Barrier(1)
+        with running(agent, barrier, args) as actor:
+            worker = Worker(run_worker, Env, WorkerPlan((0,), False), args)
+            with pytest.raises(error, match='in the policy'):
+                actor.join()
+        # It plays with the next actor, and was not told of the error.
+        with running(CountingAgent(), threading.Barrier(1), args) as actor:
             worker.join()
+            actor.join()
+    assert peers.steps >= 10
 
 
 def test_workers_outlive_an_actor_that_fails(tmp_path):

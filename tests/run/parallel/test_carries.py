@@ -139,10 +139,10 @@ def test_tables_grow_and_shrink_with_the_slots(name):
     for slot in range(9, 41):
         act(slot, 1)
     assert policy.slots == 64
-    policy.shrink(9)
+    policy.shrink(lambda: 9)
     assert policy.slots == 16
     act(1, 7, 9)
-    policy.shrink(0)
+    policy.shrink(lambda: 0)
     assert policy.slots == SLOTS
     act(1, 6)
 

@@ -12,6 +12,7 @@ import pytest
 from crew_roles import Settings
 
 from embodied.core.errors import ConfigError, RoleError
+from embodied.core.signals import REPEAT_KEY
 from embodied.run.parallel.crew import Crew
 from embodied.transport import AddressInUse
 
@@ -188,6 +189,7 @@ def test_a_second_interrupt_ends_at_once(make_crew, door):
     with pytest.raises(KeyboardInterrupt), make_crew() as crew:  # noqa: PT012
         crew.start('deaf', roles.be_deaf, door.path)
         interrupt_when(door, 1).join()
+        threading.Event().wait(REPEAT_KEY + 0.2)  # or it would be the same wish
         signal.raise_signal(signal.SIGINT)
 
 

@@ -19,7 +19,7 @@ from embodied.core.errors import ConfigError, EnvError, RoleError, SpaceError
 from embodied.run.parallel import parallel_env, parallel_envs
 from embodied.run.parallel.env import run_worker
 from embodied.run.parallel.group import InlineGroup, ThreadGroup, make_group
-from embodied.run.parallel.settings import WorkerPlan
+from embodied.run.parallel.settings import FIRST_EVAL_ENV, WorkerPlan
 
 ACTION = {'action': np.int32(7), 'reset': np.bool_(False)}
 RESET = {'action': np.int32(0), 'reset': np.bool_(True)}
@@ -223,19 +223,20 @@ def test_rows_that_are_ready_together_travel_together(tmp_path):
 
 
 def test_evaluation_plays_its_episodes_and_waits_for_the_next(tmp_path):
-    args = make_args(tmp_path, envs=2, eval_envs=2, eval_eps=2)
+    counts = {'envs': 2, 'eval_envs': 2, 'eval_eps': 2, 'envs_per_worker': 2}
+    args = make_args(tmp_path, **counts)
     with FakeActor(args, periods=3) as actor:
-        run_worker(Env, plan(2, 3, is_eval=True), args)
+        parallel_env(Env, 2, args, is_eval=True)
         actor.wait_for(lambda: actor.left)
     rows_per_period = 2 * 2 * 4
     periods = [-1, 0, 1, 2]
     assert actor.evaluations == [(p, (p + 1) * rows_per_period) for p in periods]
     assert {row[0] for row in actor.rows} == {'act_eval'}
-    for envid in (2, 3):
-        rows = actor.of(envid)
+    for index in (0, 1):
+        rows = actor.of(FIRST_EVAL_ENV + index)
         assert [int(row[4]['step']) for row in rows] == 6 * [0, 1, 2, 3]
         # They are numbered from 0 for whoever makes them.
-        assert {int(row[4]['index']) for row in rows} == {envid - 2}
+        assert {int(row[4]['index']) for row in rows} == {index}
 
 
 def test_a_single_environment_runs_in_the_thread_of_its_worker():
@@ -330,10 +331,11 @@ def test_one_environment_runs_unless_a_group_is_asked_for(tmp_path):
 
 
 @pytest.mark.parametrize(
-    'envid, is_eval', [(4, False), (-1, False), (3, True), (5, True)]
+    'envid, is_eval',
+    [(4, False), (-1, False), (3, True), (5, True), (FIRST_EVAL_ENV + 1, True)],
 )
 def test_environments_that_do_not_exist_are_refused(tmp_path, envid, is_eval):
-    with pytest.raises(ConfigError, match=f'environment {envid}'):
+    with pytest.raises(ConfigError, match=f'environment {envid}: with run.envs=4'):
         parallel_env(Env, envid, make_args(tmp_path), is_eval)
 
 
@@ -342,6 +344,14 @@ def test_groups_end_with_the_last_environment_of_their_kind(tmp_path):
     with FakeActor(args, rows=20) as actor:
         parallel_env(Env, 3, args)
     assert {row[1] for row in actor.rows} == {3}
+
+
+@pytest.mark.parametrize('envid', [4, FIRST_EVAL_ENV])
+def test_evaluation_is_numbered_on_from_training_or_by_itself(tmp_path, envid):
+    args = make_args(tmp_path, envs=4, eval_envs=1)
+    with FakeActor(args, periods=1) as actor:
+        parallel_env(Env, envid, args, is_eval=True)
+    assert {row[1] for row in actor.rows} == {FIRST_EVAL_ENV}
 
 
 SCRIPT = """
@@ -394,14 +404,16 @@ def test_all_workers_of_a_machine_are_started_and_awaited(tmp_path):
     args = make_args(tmp_path, envs=3, eval_envs=1, envs_per_worker=2)
     with FakeActor(args) as actor:
         starter = Worker(parallel_envs, Env, Env, args)
-        actor.wait_for(lambda: {row[1] for row in actor.rows} == {0, 1, 2, 3})
+        actor.wait_for(
+            lambda: {row[1] for row in actor.rows} == {0, 1, 2, FIRST_EVAL_ENV}
+        )
         actor.limit = 0
         starter.join()
         actor.wait_for(lambda: len(actor.left) == 3)
     groups = {}
     for _, envid, _, session, _ in actor.rows:
         groups.setdefault(session, set()).add(envid)
-    assert sorted(map(sorted, groups.values())) == [[0, 1], [2], [3]]
+    assert sorted(map(sorted, groups.values())) == [[0, 1], [2], [FIRST_EVAL_ENV]]
 
 
 def test_an_error_of_one_worker_ends_all_of_them(tmp_path):

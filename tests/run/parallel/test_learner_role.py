@@ -11,8 +11,11 @@ from learner_parts import Run
 
 from embodied.core.errors import CheckpointError
 from embodied.logging import read_records
-from embodied.run.parallel import parallel_learner
+from embodied.replay import Replay
+from embodied.run.parallel import parallel_learner, peers
+from embodied.run.parallel.manifest import Manifest
 from embodied.run.parallel.session import Session
+from embodied.streams import Consec, Stateless
 from embodied.transport import Disconnected
 
 
@@ -32,8 +35,7 @@ def updates(steps):
 @pytest.mark.parametrize('transport', ['zmq', 'portal'])
 def test_trains_what_the_steps_have_earned_and_ends_all_roles(tmp_path, transport):
     done = run(tmp_path, steps=60, transport=transport)
-    # Nothing beyond what was earned, unless learning was ahead when the end came.
-    assert updates(60) <= done.agent.updates <= updates(60) + 4
+    assert done.agent.updates == updates(60)
     assert done.session.reason == 'run.steps'
     saved = done.saved()
     assert saved['updates'] == done.agent.updates
@@ -64,7 +66,7 @@ def test_continues_and_makes_up_for_what_was_not_trained(tmp_path):
     before = first.saved()
     second = run(tmp_path, begin=15, steps=100)
     assert second.agent.updates == second.saved()['updates'] > before['updates']
-    assert updates(100) <= second.agent.updates <= updates(100) + 4
+    assert second.agent.updates == updates(100)
     assert second.saved()['seconds'] > before['seconds']
     events = [x['event'] for x in read_records(tmp_path / 'events.jsonl')]
     assert events == ['ended', 'restored', 'ended']
@@ -105,11 +107,12 @@ def test_nobody_acts_before_the_agent_is_restored(tmp_path):
 
 def test_an_agent_that_cannot_be_restored_lets_nobody_wait(tmp_path):
     run(tmp_path, steps=40)
-    (tmp_path / 'ckpt' / 'agent' / 'latest').write_text('missing')
+    (broken,) = (tmp_path / 'ckpt' / 'agent').glob('*/agent.pkl')
+    broken.write_bytes(b'?')
     args = parts.make_args(tmp_path)
     barrier = threading.Barrier(2)
     acting = Worker(barrier.wait, DEADLINE)
-    with pytest.raises(CheckpointError, match='missing'):
+    with pytest.raises(CheckpointError, match=r'agent\.pkl has 1 bytes'):
         parallel_learner(parts.Agent(), barrier, args)
     with pytest.raises(threading.BrokenBarrierError):
         acting.join()
@@ -197,6 +200,103 @@ def test_reports_come_from_streams_of_their_own(tmp_path):
     assert max(reported.agent.numbers) < 1000
 
 
+def test_a_report_takes_whole_sequences_from_a_fresh_carry(tmp_path):
+    def cut(replay, mode):
+        source = Stateless(replay.sample, parts.ARGS['batch_size'], mode)
+        short = mode == 'report'
+        return Consec(source, 2 if short else 4, 2 if short else 1, prefix=1)
+
+    class Reporting(parts.Agent):
+        seen = []
+
+        def init_report(self, batch_size):
+            self.seen.append([])
+            return 0
+
+        def report(self, carry, batch):
+            self.seen[-1].append((carry, int(batch['consec'][0, 0])))
+            return carry + 1, super().report(carry, batch)[1]
+
+    options = {'report_length': 2, 'consec_report': 2, 'report_batches': 3}
+    for _ in range(2):  # the second time the agent comes back, replay goes on
+        reported = Run(tmp_path, Reporting(), stream=cut, report_every=-1.0, **options)
+        reported.barrier.wait(DEADLINE)
+        acting = Worker(reported.act)
+        reported.agent.wait_for_reports(8)
+        reported.session.stop('SIGTERM')
+        reported.join(acting)
+    expected = [(0, 0), (1, 1), (2, 0), (3, 1), (4, 0), (5, 1)]
+    assert all(x == expected[: len(x)] for x in Reporting.seen)
+    assert sum(x == expected for x in Reporting.seen) >= 2
+
+
+def test_an_interruption_while_a_report_waits_for_replay_is_heard(tmp_path):
+    answer = threading.Event()
+
+    class Silent(Replay):
+        reports = 0
+
+        def sample(self, batch, mode='train', out=None):
+            self.reports += mode == 'report'
+            if mode == 'report' and self.reports == 2:
+                assert answer.wait(DEADLINE)
+            return super().sample(batch, mode, out)
+
+    make = lambda: Silent(parts.LENGTH, capacity=10_000, chunksize=64)
+    stuck = Run(tmp_path, replay=make, report_every=-1.0, report_batches=2)
+    stuck.barrier.wait(DEADLINE)
+    acting = Worker(stuck.act)
+    stuck.agent.wait_for_reports(1)
+    assert is_waiting(stuck.learner)
+    stuck.session.stop('failure')
+    stuck.learner.join()
+    answer.set()
+    stuck.end_roles()
+    with contextlib.suppress(Disconnected):
+        acting.join()
+
+
+def test_latents_of_every_update_come_back_to_a_replay_that_is_slow(tmp_path):
+    class Slow(Replay):
+        updated = 0
+
+        def update(self, data):
+            threading.Event().wait(0.01)
+            Slow.updated += 1
+            super().update(data)
+
+    make = lambda: Slow(parts.LENGTH, capacity=10_000, chunksize=64)
+    done = run(tmp_path, steps=60, replay=make, update_queue=1)
+    assert Slow.updated == done.agent.updates == updates(60)
+    assert done.named()['learner/dropped_updates'][-1] == 0
+    events = [x['event'] for x in read_records(tmp_path / 'events.jsonl')]
+    assert events == ['ended']
+
+
+def test_latents_that_are_dropped_are_an_event(tmp_path, monkeypatch):
+    monkeypatch.setattr(peers, 'LATENTS_PATIENCE', 0.1)
+    answer = threading.Event()
+
+    class Hanging(Replay):
+        def update(self, data):
+            assert answer.wait(DEADLINE)
+            super().update(data)
+
+    make = lambda: Hanging(parts.LENGTH, capacity=10_000, chunksize=64)
+    hanging = Run(tmp_path, replay=make, update_queue=2)
+    hanging.barrier.wait(DEADLINE)
+    acting = Worker(hanging.act)
+    hanging.agent.wait_for_updates(20)  # Training goes on.
+    answer.set()
+    hanging.session.stop('run.duration')
+    hanging.join(acting)
+    assert hanging.named()['learner/dropped_updates'][-1] > 10
+    events = read_records(tmp_path / 'events.jsonl')
+    dropped = [x for x in events if x['event'] == 'latents_dropped']
+    # Two wait, and one is on its way.
+    assert [(x['updates'], x['dropped']) for x in dropped] == [(4, 1)]
+
+
 def test_without_evaluation_there_is_no_report_of_it(tmp_path):
     done = Run(tmp_path, report_every=-1.0)
     done.barrier.wait(DEADLINE)
@@ -220,12 +320,12 @@ class LookingAhead(parts.Agent):
 
 def test_an_agent_may_fetch_ahead_and_stumble_over_the_end(tmp_path):
     done = run(tmp_path, agent=LookingAhead(), steps=60)
-    assert updates(60) - 3 <= done.agent.updates <= updates(60) + 4
+    assert updates(60) - 3 <= done.agent.updates <= updates(60)
 
 
 def test_foreign_replay_and_stream_are_enough(tmp_path):
     done = run(tmp_path, replay=parts.ListReplay, stream=parts.foreign_stream, steps=60)
-    assert updates(60) <= done.agent.updates <= updates(60) + 4
+    assert done.agent.updates == updates(60)
 
 
 def test_an_error_of_the_agent_is_raised(tmp_path):
@@ -239,6 +339,48 @@ def test_an_error_of_the_agent_is_raised(tmp_path):
     with pytest.raises(ValueError, match='no gradient today'):
         failing.learner.join()
     failing.end_roles()
+
+
+class FailingReplay:
+    """Ours, whose first save since the start fails."""
+
+    def __init__(self, replay, saved):
+        self._replay, self._saved = replay, saved
+        self._failed = False
+
+    def __getattr__(self, name):
+        return getattr(self._replay, name)
+
+    def __len__(self):
+        return len(self._replay)
+
+    def save(self):
+        if not self._failed:
+            self._failed = True
+            raise OSError(28, 'No space left on device')
+        self._saved.set()
+        return self._replay.save()
+
+
+@pytest.mark.parametrize('transport', ['zmq', 'portal'])
+def test_a_save_that_fails_in_replay_ends_neither_of_them(tmp_path, transport):
+    saved = threading.Event()
+    make = lambda: FailingReplay(parts.make_replay(), saved)
+    saving = Run(tmp_path, replay=make, save_every=-1.0, transport=transport)
+    saving.barrier.wait(DEADLINE)
+    acting = Worker(saving.act)
+    assert saved.wait(DEADLINE)
+    saving.agent.wait_for_updates(saving.agent.updates + 2)
+    saving.session.stop('SIGTERM')
+    saving.join(acting)
+    events = read_records(tmp_path / 'events.jsonl')
+    assert [x['event'] for x in events] == ['save_failed', 'ended']
+    assert events[0]['role'] == 'replay'
+    assert 'No space left on device' in events[0]['reason']
+    assert (events[1]['state'], events[1]['reason']) == ('stopped', 'SIGTERM')
+    manifest = Manifest.read(tmp_path / 'ckpt')
+    assert set(manifest.saves) == {'agent', 'replay', 'logger'}
+    assert (manifest.state, manifest.reason) == ('stopped', 'SIGTERM')
 
 
 def test_saves_while_it_trains(tmp_path):

@@ -1,9 +1,10 @@
 """The outbox: order, drops, errors and ends, over real servers and clients."""
 
 import threading
+import time
 
 import pytest
-from data_parts import DEADLINE, Worker
+from data_parts import DEADLINE, Worker, is_waiting
 
 from embodied import transport
 from embodied.run.parallel.outbox import Outbox
@@ -42,9 +43,9 @@ def receiver():
 def make_outbox(receiver):
     boxes = []
 
-    def make(limit, wait=False):
+    def make(limit, wait=False, patience=0.0):
         client = transport.Client(receiver.addr)
-        boxes.append(Outbox(client, 'take', limit, wait))
+        boxes.append(Outbox(client, 'take', limit, wait, patience))
         return boxes[-1]
 
     yield make
@@ -72,6 +73,53 @@ def test_a_slow_server_makes_nobody_wait_and_costs_the_oldest(receiver, make_out
     receiver.may_answer.set()
     assert outbox.flush(DEADLINE)
     assert receiver.received == [0, 7, 8, 9]
+
+
+def fill(receiver, outbox, limit):
+    """One message on its way and as many as may wait."""
+    receiver.may_answer.clear()
+    assert outbox.put(0)
+    assert receiver.entered.acquire(timeout=DEADLINE)
+    for i in range(1, limit + 1):
+        assert outbox.put(i)
+
+
+def test_a_slow_server_is_waited_for_and_costs_nothing(receiver, make_outbox):
+    outbox = make_outbox(limit=3, patience=DEADLINE)
+    fill(receiver, outbox, 3)
+    putting = Worker(outbox.put, 4)
+    assert is_waiting(putting)
+    receiver.may_answer.set()
+    assert putting.join() is True
+    assert outbox.flush(DEADLINE)
+    assert receiver.received == list(range(5)) and outbox.dropped == 0
+
+
+def test_a_server_that_does_not_answer_is_waited_for_once(receiver, make_outbox):
+    outbox = make_outbox(limit=3, patience=0.5)
+    fill(receiver, outbox, 3)
+    begin = time.monotonic()
+    assert [outbox.put(i) for i in range(4, 104)] == [False] * 100
+    assert 0.5 <= time.monotonic() - begin < 100 * 0.5
+    assert outbox.dropped == 100
+    receiver.may_answer.set()
+    assert outbox.flush(DEADLINE)
+    assert receiver.received == [0, 101, 102, 103]
+    # It has answered: from now on it is waited for again.
+    receiver.entered = threading.Semaphore(0)
+    fill(receiver, outbox, 3)
+    begin = time.monotonic()
+    assert not outbox.put(4) and time.monotonic() - begin >= 0.5
+
+
+def test_a_wait_for_room_can_be_cut_short(receiver, make_outbox):
+    outbox = make_outbox(limit=1, patience=10 * DEADLINE)
+    fill(receiver, outbox, 1)
+    putting = Worker(outbox.put, 2)
+    assert is_waiting(putting)
+    outbox.hurry()
+    assert putting.join() is False
+    assert outbox.put(3) is False and outbox.dropped == 2
 
 
 def test_waiting_drops_nothing(receiver, make_outbox):

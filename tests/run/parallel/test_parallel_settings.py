@@ -8,7 +8,11 @@ import pytest
 
 from embodied.core.errors import ConfigError
 from embodied.run.parallel import addresses, factories
-from embodied.run.parallel.settings import ParallelSettings, WorkerPlan
+from embodied.run.parallel.settings import (
+    FIRST_EVAL_ENV,
+    ParallelSettings,
+    WorkerPlan,
+)
 from embodied.transport import keys
 
 GIVEN = {  # exactly the keys that jobs from elsewhere have
@@ -93,7 +97,7 @@ def test_workers_share_environments_but_not_training_and_evaluation():
     assert read(envs=5, eval_envs=2, envs_per_worker=3).workers == [
         WorkerPlan((0, 1, 2), False),
         WorkerPlan((3, 4), False),
-        WorkerPlan((5, 6), True),
+        WorkerPlan((FIRST_EVAL_ENV, FIRST_EVAL_ENV + 1), True),
     ]
     assert len(read(envs_per_worker=1).workers) == 6
 
@@ -106,8 +110,22 @@ def test_another_machine_runs_the_environments_that_join():
 @pytest.mark.parametrize('envs', [1, 3, 16, 1000])
 def test_each_environment_has_exactly_one_worker(envs):
     plans = read(envs=envs, eval_envs=3).workers
-    assert [i for plan in plans for i in plan.envids] == list(range(envs + 3))
-    assert all(plan.is_eval == (plan.envids[0] >= envs) for plan in plans)
+    for is_eval, count in ((False, envs), (True, 3)):
+        own = [plan for plan in plans if plan.is_eval == is_eval]
+        assert [i for plan in own for i in plan.indices] == list(range(count))
+
+
+def test_a_job_with_more_environments_shares_no_number_with_those_for_evaluation():
+    run, joined = read(envs=4, eval_envs=3), read(envs=64, eval_envs=3)
+    numbers = lambda plans, is_eval: {
+        i for plan in plans if plan.is_eval == is_eval for i in plan.envids
+    }
+    evaluation = numbers(run.workers, True)
+    assert len(evaluation) == 3
+    assert evaluation == numbers(joined.workers, True)
+    assert not evaluation & numbers(joined.plan_workers(first=4), False)
+    names = {plan.name for plan in run.workers}
+    assert not names & {plan.name for plan in joined.plan_workers(first=4)}
 
 
 def test_free_ports_are_filled_in_and_differ():

@@ -1,6 +1,8 @@
 """Saves of several roles that belong together, and what a restart takes of them."""
 
 import json
+import shutil
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,8 +11,9 @@ from embodied.core.errors import CheckpointError
 from embodied.run.parallel import saves as saves_lib
 from embodied.run.parallel.manifest import Manifest
 from embodied.run.parallel.saves import Saves
-from embodied.transport import Future
+from embodied.transport import Future, RemoteError
 
+FULL = 'OSError: [Errno 28] No space left on device'
 COUNTERS = {'replay': 'steps', 'logger': 'logger_step'}
 
 
@@ -49,6 +52,7 @@ class Run:
         self.checkpoints = {role: self.open(role) for role in self.parts}
         self.futures, self.clients = {}, {}
         self.answers_at_once = False
+        self.events = []
         self.lost = set()
         self.saves = Saves(
             self.checkpoints['agent'],
@@ -56,6 +60,7 @@ class Run:
             self.ask,
             self.counters,
             lambda role: role in self.lost,
+            lambda event, **details: self.events.append((event, details)),
         )
 
     def open(self, role):
@@ -85,6 +90,10 @@ class Run:
             'counters': {COUNTERS[role]: self.parts[role].value},
         }
         self.futures[role].complete(value)
+
+    def fail(self, role):
+        """Its save fails there, as on a full disk."""
+        self.futures[role].complete(None, RemoteError(FULL, 'Traceback ...', role))
 
     def save(self, role):
         self.checkpoints[role].save()
@@ -137,7 +146,7 @@ def test_after_a_clean_end_the_last_saves_count(tmp_path):
     run = Run(tmp_path)
     run.train()
     run.save_together()
-    run.saves.save_agent(0, ended=True)
+    run.saves.save_agent(0, 'run.steps')
     run.checkpoints['agent'].wait()
     run.train()
     run.save('replay')
@@ -180,7 +189,7 @@ def test_the_last_save_takes_no_answer_to_a_save_before(tmp_path):
     run.answers_at_once = True
     assert run.saves.await_peers() == 2
     assert old['replay'] is not run.futures['replay']
-    run.saves.save_agent(0, ended=True)
+    run.saves.save_agent(0, 'run.steps')
     run.checkpoints['agent'].wait()
     assert Manifest.read(tmp_path).counters['steps'] == 2
 
@@ -194,6 +203,212 @@ def test_nobody_waits_for_a_peer_that_is_lost(tmp_path):
     run.saves.await_peers()
     assert not any(run.clients['logger'].waits)
     assert any(run.clients['replay'].waits)
+
+
+# Saves that fail
+
+
+@pytest.mark.parametrize('broken', ['replay', 'logger'])
+def test_a_save_that_fails_in_a_role_keeps_the_agent_going(tmp_path, broken, capsys):
+    run = Run(tmp_path)
+    run.train()
+    run.save_together()
+    before = Manifest.read(tmp_path).saves
+    run.train()
+    run.saves.begin()
+    (other,) = {'replay', 'logger'} - {broken}
+    run.answer(other)
+    run.fail(broken)
+    run.saves.advance(0)
+    run.checkpoints['agent'].wait()
+    assert run.events == [('save_failed', {'role': broken, 'reason': FULL})]
+    assert f'The {broken} could not be saved' in capsys.readouterr().out
+    after = Manifest.read(tmp_path).saves
+    assert after[broken] == before[broken]
+    assert after['agent'] != before['agent'] and after[other] != before[other]
+    assert run.restart() == {'agent': 2, other: 2, broken: 1}
+    # The next one tries again.
+    run.train()
+    run.save_together()
+    assert run.restart() == dict.fromkeys(run.parts, 3)
+    assert len(run.events) == 1
+
+
+def test_a_failed_save_does_not_keep_the_last_one_waiting(tmp_path):
+    run = Run(tmp_path)
+    run.train()
+    run.saves.begin()
+    run.fail('replay')
+    run.fail('logger')
+    run.answers_at_once = True
+    assert run.saves.await_peers() == 1
+    assert [details['role'] for _, details in run.events] == ['replay', 'logger']
+
+
+class Unwritable:
+    """Cannot be pickled, as an array cannot be written to a full disk."""
+
+    def __reduce__(self):
+        raise OSError(28, 'No space left on device')
+
+
+def test_a_failed_save_of_the_agent_is_told_at_once_and_made_up_for(tmp_path):
+    run = Run(tmp_path)
+    run.checkpoints['agent']._frozen.add('agent')  # as agents are: written later
+    run.train()
+    run.save_together()
+    before = Manifest.read(tmp_path)
+    run.train()
+    good, run.parts['agent'].value = run.parts['agent'].value, Unwritable()
+    run.saves.begin()
+    for role in ('replay', 'logger'):
+        run.answer(role)
+    run.saves.advance(0)
+    run.parts['agent'].value = good
+    run.checkpoints['agent'].join()
+    assert not run.saves.busy
+    run.saves.advance(0)  # as after every update
+    ((event, details),) = run.events
+    assert (event, details['role']) == ('save_failed', 'agent')
+    assert 'No space left on device' in details['reason']
+    assert Manifest.read(tmp_path) == before
+    assert run.restart() == dict.fromkeys(run.parts, 1)
+    run.save_together()
+    assert run.restart() == dict.fromkeys(run.parts, 2)
+    assert len(run.events) == 1
+
+
+def test_the_last_save_of_the_agent_must_not_fail(tmp_path):
+    run = Run(tmp_path)
+    run.checkpoints['agent']._frozen.add('agent')
+    run.parts['agent'].value = Unwritable()
+    run.counters = dict
+    run.saves._counters = dict
+    run.saves.save_agent(0, 'run.steps')
+    with pytest.raises(CheckpointError, match='No space left'):
+        run.checkpoints['agent'].wait()
+
+
+@pytest.mark.parametrize(
+    ('reason', 'state'),
+    [
+        ('run.steps', 'finished'),
+        ('run.duration', 'stopped'),
+        ('SIGTERM', 'stopped'),
+    ],
+)
+def test_the_manifest_says_how_a_run_ended(tmp_path, reason, state):
+    run = Run(tmp_path)
+    run.saves.save_agent(0, reason)
+    run.checkpoints['agent'].wait()
+    manifest = Manifest.read(tmp_path)
+    assert manifest.ended and (manifest.state, manifest.reason) == (state, reason)
+    run.saves.save_agent(0)  # of a session that goes on
+    run.checkpoints['agent'].wait()
+    manifest = Manifest.read(tmp_path)
+    assert not manifest.ended and (manifest.state, manifest.reason) == ('', '')
+
+
+def test_a_manifest_without_a_state_can_be_read(tmp_path):
+    """As version 0.1.0 wrote it."""
+    written = {'saves': {'agent': 'x'}, 'counters': {'steps': 3}, 'ended': True}
+    (tmp_path / 'manifest.json').write_text(json.dumps(written))
+    assert Manifest.read(tmp_path) == ({'agent': 'x'}, {'steps': 3}, True, '', '')
+
+
+def spoil(folder, name):
+    (path,) = folder.glob(f'{name}/*/{name}.pkl')
+    path.write_bytes(b'?')
+
+
+@pytest.mark.parametrize('role', ['replay', 'logger', 'agent'])
+def test_a_damaged_save_is_replaced_by_the_newest_whole_one_of_its_role(tmp_path, role):
+    run = Run(tmp_path)
+    for checkpoint in run.checkpoints.values():
+        checkpoint.keep = 2
+    for _ in range(2):
+        run.train()
+        run.save_together()
+    newest = tmp_path / role / run.checkpoints[role].version / f'{role}.pkl'
+    newest.write_bytes(newest.read_bytes()[:-2] + b'?.')
+    events = []
+    note = lambda event, **details: events.append((event, details))
+    Manifest.read(tmp_path).adopt(tmp_path, note)
+    assert run.restart() == {**dict.fromkeys(run.parts, 2), role: 1}
+    ((event, details),) = events
+    assert event == 'damaged' and details['file'] == str(newest.parent)
+
+
+@pytest.mark.parametrize('role', ['replay', 'logger', 'agent'])
+def test_a_role_without_a_whole_save_is_refused_by_name(tmp_path, role):
+    run = Run(tmp_path)
+    run.train()
+    run.save_together()
+    spoil(tmp_path, role)
+    before = sorted(tmp_path.rglob('*'))
+    with pytest.raises(CheckpointError, match=rf'{role}\.pkl has 1 bytes'):
+        run.restart()
+    assert sorted(tmp_path.rglob('*')) == before
+
+
+def test_an_agent_that_is_gone_does_not_begin_from_scratch(tmp_path):
+    run = Run(tmp_path)
+    run.train()
+    run.save_together()
+    shutil.rmtree(tmp_path / 'agent')
+    for ended in (False, True):
+        manifest = Manifest.read(tmp_path)._replace(ended=ended)
+        with pytest.raises(CheckpointError, match='agent holds no save'):
+            manifest.adopt(tmp_path)
+    args = SimpleNamespace(checkpoints=tmp_path, keep=1, logdir=tmp_path)
+    with pytest.raises(CheckpointError, match='agent holds no save'):
+        saves_lib.open_checkpoint(args, 'agent')
+
+
+def test_replay_and_logger_can_do_without_their_saves(tmp_path):
+    run = Run(tmp_path)
+    run.train()
+    run.save_together()
+    for role in ('replay', 'logger'):
+        shutil.rmtree(tmp_path / role)
+    events = []
+    note = lambda event, **details: events.append(details['file'])
+    Manifest.read(tmp_path).adopt(tmp_path, note)
+    assert events == [str(tmp_path / 'replay'), str(tmp_path / 'logger')]
+
+
+@pytest.mark.parametrize('role', ['replay', 'logger', 'agent'])
+def test_a_save_that_nothing_names_is_found(tmp_path, role):
+    run = Run(tmp_path)
+    run.train()
+    run.save_together()
+    (tmp_path / 'manifest.json').unlink()
+    (tmp_path / role / 'latest').unlink()
+    assert run.restart() == dict.fromkeys(run.parts, 1)
+
+
+@pytest.mark.parametrize('content', [b'', b'{', b'[]', b'\xff', b'{"saves": 3}', None])
+def test_a_manifest_that_cannot_be_read_is_set_aside(tmp_path, content, capsys):
+    run = Run(tmp_path)
+    run.train()
+    run.save_together()
+    path = tmp_path / 'manifest.json'
+    if content is None:  # One digit has changed.
+        content = path.read_bytes().replace(b'"steps": 1', b'"steps": 9')
+    path.write_bytes(content)
+    events = []
+    note = lambda event, **details: events.append((event, details['kept']))
+    assert Manifest.recover(tmp_path, note) == Manifest({}, {})
+    assert events == [('damaged', 'manifest.json.bad')]
+    assert (tmp_path / 'manifest.json.bad').read_bytes() == content
+    assert str(path) in capsys.readouterr().err
+    assert run.restart() == dict.fromkeys(run.parts, 1)
+
+
+def test_manifests_of_before_are_read(tmp_path):
+    data = {'saves': {'agent': 'x'}, 'counters': {'steps': 3}, 'ended': True}
+    (tmp_path / 'manifest.json').write_text(json.dumps(data))
+    assert Manifest.read(tmp_path) == Manifest({'agent': 'x'}, {'steps': 3}, True)
 
 
 def test_a_manifest_that_cannot_be_read_is_named(tmp_path):

@@ -73,7 +73,7 @@ def test_a_killed_role_is_started_again(make_crew, tmp_path):
     assert told(tmp_path) == ['starting', 'running', 'restarting', 'starting']
     assert told(tmp_path, key='reason')[2] == 'killed by signal 9 (Killed)'
     status = Status.read(tmp_path)
-    assert status.state == 'done'
+    assert status.state == 'finished'
     assert status.record['roles']['role']['restarts'] == 1
 
 

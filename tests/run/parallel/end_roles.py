@@ -1,0 +1,41 @@
+"""Roles that end for some reason, for tests of what is told about it."""
+
+import queue
+import threading
+
+import crew_roles
+
+from embodied.core import signals
+from embodied.core.signals import StopSignals
+from embodied.run.parallel.vitals import vitals
+
+SAVE_SECONDS = 1.0
+
+
+def reach(reason):
+    """Comes to a limit of the run."""
+    vitals().ending(reason)
+
+
+def save_slowly(door, path, reason=''):
+    """When asked to end; if a reason is given, it had decided to end before."""
+    names = queue.SimpleQueue()
+    with StopSignals(notify=names.put):
+        if reason:
+            vitals().ending(reason)
+        crew_roles.knock(door)
+        names.get()
+        threading.Event().wait(SAVE_SECONDS)
+        path.write_text(f'saved after {vitals().asked}')
+
+
+def save_for_ever(door):
+    """Knocks, and knocks again when it begins to save and the next signal counts."""
+    signals.REPEAT = 0.1
+    names = queue.SimpleQueue()
+    with StopSignals(notify=names.put):
+        crew_roles.knock(door)
+        names.get()
+        threading.Event().wait(0.3)
+        crew_roles.knock(door)
+        threading.Event().wait()

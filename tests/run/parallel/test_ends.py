@@ -1,0 +1,180 @@
+"""Ends of a crew: which signals count, and what its status says of them."""
+
+import os
+import signal
+import threading
+
+import crew_roles
+import end_roles as roles
+import pytest
+from crew_roles import Settings
+
+from embodied.core import signals
+from embodied.core.signals import Terminated
+from embodied.logging import read_records
+from embodied.run.parallel.children import ENDED, Child, Order
+from embodied.run.parallel.crew import Crew
+from embodied.run.parallel.records import RunRecords
+from embodied.run.parallel.status import Status
+
+pytestmark = pytest.mark.usefixtures('nothing_is_left')
+
+SECONDS = 30  # until something that should happen counts as missing
+STOP_SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.fixture
+def door(tmp_path):
+    door = crew_roles.Door(tmp_path)
+    yield door
+    door.close()
+
+
+@pytest.fixture
+def make_crew(tmp_path):
+    return lambda: Crew(Settings(tmp_path), RunRecords(tmp_path, epoch=1))
+
+
+@pytest.fixture(autouse=True)
+def handled():
+    """A shell that runs us in the background may have signals ignored."""
+    before = {x: signal.signal(x, signal.SIG_DFL) for x in STOP_SIGNALS}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def send_when(door, numbers, pause=0.0):
+    """Sends us signals when a role is there; the thread that does."""
+
+    def work():
+        door.await_pid()
+        for number in numbers:
+            os.kill(os.getpid(), number)
+            threading.Event().wait(pause)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def outcome(folder):
+    record = Status.read(folder).record
+    return record['state'], record['reason'], record['error']
+
+
+@pytest.mark.parametrize('number', STOP_SIGNALS)
+def test_a_run_that_a_signal_ends_is_stopped(make_crew, door, tmp_path, number):
+    with make_crew() as crew:
+        crew.start('lead', roles.save_slowly, door.path, tmp_path / 'save', lead=True)
+        thread = send_when(door, [number])
+        crew.wait()
+    thread.join()
+    assert outcome(tmp_path) == ('stopped', number.name, '')
+    # The lead knows why, too.
+    assert (tmp_path / 'save').read_text() == f'saved after {number.name}'
+
+
+@pytest.mark.parametrize(
+    'numbers',
+    [
+        [signal.SIGTERM, signal.SIGTERM],
+        [signal.SIGHUP, signal.SIGTERM, signal.SIGHUP],
+        [signal.SIGINT, signal.SIGINT],
+        [signal.SIGINT, signal.SIGTERM],
+    ],
+)
+def test_signals_in_quick_succession_do_not_skip_the_last_save(
+    make_crew, door, tmp_path, numbers
+):
+    with make_crew() as crew:
+        crew.start('lead', roles.save_slowly, door.path, tmp_path / 'save', lead=True)
+        thread = send_when(door, numbers, pause=0.05)
+        crew.wait()
+    thread.join()
+    assert (tmp_path / 'save').exists()
+    assert outcome(tmp_path) == ('stopped', numbers[0].name, '')
+    events = read_records(tmp_path / 'events.jsonl')
+    assert [x['event'] for x in events].count('stopping') == 1
+
+
+@pytest.mark.parametrize('number', STOP_SIGNALS)
+def test_a_second_signal_later_kills_a_run_that_says_so(
+    make_crew, door, tmp_path, number, monkeypatch
+):
+    monkeypatch.setattr(signals, 'REPEAT', 0.3)
+    error = KeyboardInterrupt if number == signal.SIGINT else Terminated
+    with pytest.raises(error), make_crew() as crew:
+        crew.start('lead', crew_roles.be_deaf, door.path, lead=True)
+        send_when(door, [number, number], pause=0.6)
+        crew.wait()
+    assert outcome(tmp_path) == ('killed', number.name, '')
+    roles = Status.read(tmp_path).record['roles']
+    assert roles['lead']['pid'] is None
+
+
+@pytest.mark.parametrize(
+    ('reason', 'state'), [('run.steps', 'finished'), ('run.duration', 'stopped')]
+)
+def test_limits_of_a_run_are_told_apart(make_crew, tmp_path, reason, state):
+    with make_crew() as crew:
+        crew.start('lead', roles.reach, reason, lead=True)
+        crew.wait()
+    assert crew.outcome == (state, reason)
+    assert outcome(tmp_path) == (state, reason, '')
+
+
+def test_a_signal_after_the_last_step_does_not_change_how_a_run_ended(
+    make_crew, door, tmp_path
+):
+    args = door.path, tmp_path / 'save', 'run.steps'
+    with make_crew() as crew:
+        crew.start('lead', roles.save_slowly, *args, lead=True)
+        thread = send_when(door, [signal.SIGTERM])
+        crew.wait()
+    thread.join()
+    assert (tmp_path / 'save').exists()
+    assert outcome(tmp_path) == ('finished', 'run.steps', '')
+
+
+def test_a_child_that_is_terminated_twice_dies_of_the_signal(door, tmp_path):
+    ended = threading.Event()
+    notify = lambda notice: notice.what == ENDED and ended.set()
+    order = Order.of(roles.save_for_ever, (door.path,))
+    child = Child('replay', order, tmp_path / 'log', os.urandom(8).hex(), notify)
+    for _ in range(2):
+        os.kill(door.await_pid(), signal.SIGTERM)
+    assert ended.wait(SECONDS)
+    assert child.collect().code == -signal.SIGTERM
+
+
+def test_a_pipe_that_another_thread_closes_is_no_error(tmp_path):
+    """A thread is in the middle of a message when the process is collected."""
+    errors = []
+    hook, threading.excepthook = threading.excepthook, errors.append
+    ended, sending, go_on = threading.Event(), threading.Event(), threading.Event()
+    notify = lambda notice: notice.what == ENDED and ended.set()
+    order = Order.of(crew_roles.leave, ())
+    child = Child('env0', order, tmp_path / 'log', os.urandom(8).hex(), notify)
+    assert ended.wait(SECONDS)
+    send = child._pipe._send_bytes
+
+    def send_late(data):
+        sending.set()
+        go_on.wait()
+        send(data)
+
+    child._pipe._send_bytes = send_late
+    child.ask()
+    assert sending.wait(SECONDS)
+    collecting = threading.Thread(target=child.collect)
+    collecting.start()
+    collecting.join(0.5)
+    go_on.set()
+    collecting.join(SECONDS)
+    for thread in threading.enumerate():
+        if thread.name.endswith('-env0'):
+            thread.join(SECONDS)
+    threading.excepthook = hook
+    assert errors == []
