@@ -111,10 +111,10 @@ class RunFolder:
         those of the command line count."""
         path = self.path / CONFIG
         try:
-            config = elements.Config.load(path)
-            if not {'script', 'task'} <= config.flat.keys():
+            stored = elements.Config.load(path)
+            if not {'script', 'task'} <= stored.flat.keys():
                 raise ValueError('there are no options of a run in it')
-            return config
+            return stored
         except FileNotFoundError:
             reason, kept = 'it is missing', ''
         except OSError as error:

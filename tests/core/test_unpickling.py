@@ -209,10 +209,19 @@ def test_states_of_environments_are_as_trusted_as_their_checkpoint(tmp_path, par
     restore(folder, trust=True)
 
 
-@pytest.mark.parametrize('name', ['latest', '*/manifest.json', '*/box.pkl'])
-def test_pipes_in_place_of_files_hold_nobody_up(tmp_path, name):
-    (path,) = saved(tmp_path / 'a', 3).glob(name)
+def put_pipe(folder, name):
+    (path,) = folder.glob(name)
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(CheckpointError):
+
+
+@pytest.mark.parametrize('name', ['*/manifest.json', '*/box.pkl'])
+def test_a_pipe_in_place_of_a_file_of_a_save_is_refused_at_once(tmp_path, name):
+    put_pipe(saved(tmp_path / 'a', 3), name)
+    with pytest.raises(CheckpointError, match=name.removeprefix('*/')):
         load_part(tmp_path / 'a', 'box')
+
+
+def test_a_pipe_that_should_name_the_newest_save_keeps_it_from_no_use(tmp_path):
+    put_pipe(saved(tmp_path / 'a', 3), 'latest')
+    assert load_part(tmp_path / 'a', 'box') == 3

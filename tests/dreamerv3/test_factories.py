@@ -195,7 +195,8 @@ def test_quiet_means_nothing_on_the_terminal(tmp_path, capfd):
 
 def test_terminal_counts_the_restarts_that_the_launcher_reports(tmp_path, capfd):
     logger = factories.make_logger(resolve(f'--logdir {tmp_path}'))
-    roles = {'agent': {'restarts': 2}, 'replay': {'restarts': 1}}
+    role = {'state': 'running', 'activity': '', 'error': '', 'pid': 1}
+    roles = {'agent': {**role, 'restarts': 2}, 'replay': {**role, 'restarts': 1}}
     for number, known in enumerate(({}, roles)):
         StatusFile(tmp_path, epoch=1).write('running', known)
         logger.add({'x': 1.0})

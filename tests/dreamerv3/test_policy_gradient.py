@@ -136,7 +136,13 @@ def model_of(actions, *flags):
     return model, agents.make_batch(model, obs_space, act_space)
 
 
-@pytest.mark.parametrize('actions', [('force',), ('force', 'grip', 'discrete')])
+@pytest.mark.parametrize(
+    'actions',
+    [
+        pytest.param(('force',), marks=pytest.mark.long),
+        ('force', 'grip', 'discrete'),
+    ],
+)
 def test_the_size_of_the_policy_gradient_is_logged(actions):
     model, batch = model_of(actions, '--agent.policy_grad=backprop')
     state = model.pack(model.init(jax.random.key(0)))

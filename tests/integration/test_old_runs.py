@@ -56,11 +56,13 @@ def test_a_distributed_run_goes_on(old):
     check_resumed(old / 'parallel', 564, 700)
 
 
+@pytest.mark.long
 def test_a_run_in_one_process_goes_on(old):
     resume(old / 'train', 'train', task='toy_catch', **{'run.steps': 340})
     check_resumed(old / 'train', 264, 340)
 
 
+@pytest.mark.long
 def test_a_run_with_a_pickled_environment_goes_on(old):
     config = old / 'own_env' / 'config.yaml'
     config.write_text(config.read_text().replace('/tmp/old', str(old)))

@@ -99,6 +99,7 @@ def test_two_signals_of_timeout_leave_a_last_save(tmp_path, script):
         assert manifest.ended and manifest.state == 'stopped'
 
 
+@pytest.mark.long
 def test_timeout_itself_ends_a_run_with_a_last_save(tmp_path):
     command = ['timeout', '8', sys.executable, '-m', 'dreamerv3', 'train', *FLAGS]
     command += ['--logdir', str(tmp_path)]

@@ -10,9 +10,13 @@ are not compared.
 
 import os
 import secrets
+import sys
 from pathlib import Path
 
 from ...core.errors import ConfigError
+from ...core.files import set_aside
+from ...core.outside import LARGEST_OBJECT, read_plain
+from ...logging import add_event
 
 __all__ = ['create', 'read']
 
@@ -21,9 +25,18 @@ ID_BYTES = 16
 
 
 def create(logdir: Path) -> str:
-    """The id of the run in the folder, which is new if there was none."""
-    if found := read(logdir):
-        return found
+    """The id of the run in the folder, which is new if there was none.
+
+    One that is damaged is set aside; joining jobs that know it are refused then.
+    """
+    try:
+        if found := read(logdir):
+            return found
+    except ConfigError as error:
+        kept = set_aside(logdir / NAME).name
+        print(f'{error} It is kept as {kept}.', file=sys.stderr)
+        details = {'file': str(logdir / NAME), 'kept': kept, 'reason': str(error)}
+        add_event(logdir, 'damaged', **details)
     logdir.mkdir(parents=True, exist_ok=True)
     temporary = logdir / f'.{NAME}-{secrets.token_hex(ID_BYTES)}'
     temporary.write_text(secrets.token_hex(ID_BYTES) + '\n')
@@ -41,12 +54,14 @@ def read(logdir: Path) -> str:
     """The id of the run in the folder; '' if it has none."""
     path = logdir / NAME
     try:
-        text = path.read_text().strip()
+        text = read_plain(path, LARGEST_OBJECT).decode(errors='replace').strip()
     except (FileNotFoundError, NotADirectoryError):
         return ''
+    except OSError as error:
+        raise ConfigError(f'{path} cannot be read: {error.strerror}.') from error
     if len(text) != 2 * ID_BYTES or not all(c in '0123456789abcdef' for c in text):
         raise ConfigError(
-            f'{path} is damaged: it holds {text[:80]!r} instead of {2 * ID_BYTES} '
-            'hexadecimal digits. Remove it, then the run gets a new one when it starts.'
+            f'{path} is damaged: it does not hold {2 * ID_BYTES} hexadecimal digits. '
+            'The run gets a new one when it starts again.'
         )
     return text

@@ -360,7 +360,7 @@ def test_an_agent_that_is_gone_does_not_begin_from_scratch(tmp_path):
         manifest = Manifest.read(tmp_path)._replace(ended=ended)
         with pytest.raises(CheckpointError, match='agent holds no save'):
             manifest.adopt(tmp_path)
-    args = SimpleNamespace(checkpoints=tmp_path, keep=1, logdir=tmp_path)
+    args = SimpleNamespace(checkpoints=tmp_path, keep=1, logdir=tmp_path, trust=False)
     with pytest.raises(CheckpointError, match='agent holds no save'):
         saves_lib.open_checkpoint(args, 'agent')
 
