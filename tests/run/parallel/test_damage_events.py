@@ -36,7 +36,7 @@ def test_damaged_files_become_events_with_file_chunk_and_steps(tmp_path):
     settings = ParallelSettings.read(args)
     client = make_client(settings.replay_addr, 'test', settings)
     assert client.call('sample_batch_report', 0).result(DEADLINE)
-    told = client.finish()
+    told = client.call('finish')
     role.join()
     del told
     client.close()
