@@ -147,7 +147,7 @@ def fetch(
         futures = []
         for client in clients:
             client.connect(60)
-            futures += [(client, client.batch()) for _ in range(INFLIGHT)]
+            futures += [(client, client.call('batch')) for _ in range(INFLIGHT)]
         processes = psutil.Process(), psutil.Process(server.pid)
         before = [sum(x.cpu_times()[:2]) for x in processes]
         count, begin = 0, time.perf_counter()
@@ -155,7 +155,7 @@ def fetch(
             client, future = futures.pop(0)
             future.result()
             count += 1
-            futures.append((client, client.batch()))
+            futures.append((client, client.call('batch')))
         duration = time.perf_counter() - begin
         after = [sum(x.cpu_times()[:2]) for x in processes]
         for client in clients:

@@ -5,7 +5,7 @@ server.bind('add', lambda step: ...)
 server.start(block=False)
 
 client = transport.Client('localhost:7000', 'Actor')
-client.add({'image': image}).result(timeout=10)
+client.call('add', {'image': image}).result(timeout=10)
 """
 
 from typing import Any
@@ -79,7 +79,7 @@ def Client(  # noqa: N802 - reads as the class it stands for
     transport: str = 'zmq',
     **options: Any,
 ) -> ClientInterface:
-    """A client of the chosen backend; see `Caller` for the options."""
+    """A client of the chosen backend; see `WireClient` for the options."""
     if transport == 'zmq':
         from .client import WireClient
 

@@ -73,7 +73,7 @@ class WireJob(Job):
 class Exchange:
     """Peers, requests and replies. The host of ports and a clock of the loop.
 
-    Only `deliver`, `stats` and `pack_outcome` are called by other threads.
+    Only `deliver` and `pack_outcome` are called by other threads.
     """
 
     def __init__(
@@ -93,25 +93,10 @@ class Exchange:
         self._settings = settings
         self._logbook = logbook
         self._epoch = secrets.randbits(63)
-        self._lock = threading.Lock()  # of peers, their sessions and the counts
+        self._lock = threading.Lock()  # of peers and their sessions
         self.peers = Peers(settings)
         self._queued_bytes = 0
-        self._counts = _counts()
         loop.add_clock(self)
-
-    def stats(self) -> dict[str, float]:
-        with self._lock:
-            counts, self._counts = self._counts, _counts()
-        duration = max(time.monotonic() - counts.pop('since'), 1e-9)
-        return {
-            **counts,
-            'recvrate': counts['numrecv'] / duration,
-            'sendrate': counts['numsend'] / duration,
-            'clients': len(self.peers),
-            'requests': self._methods.queued(),
-            'queued_bytes': self._queued_bytes,
-            **self.pool.stats(),
-        }
 
     def close(self) -> None:
         self.pool.close()
@@ -130,7 +115,6 @@ class Exchange:
     # Host of ports.
 
     def received(self, link: Link, frames: list) -> None:
-        self._counts['numrecv'] += 1
         try:
             parcel = unpack(frames)
             if parcel.kind == REQUEST and link.peer is not None:
@@ -141,12 +125,10 @@ class Exchange:
             self.broken(link, str(e))
 
     def broken(self, link: Link, reason: str) -> None:
-        self._counts['malformed'] += 1
         self._logbook.warn(f'malformed message from {link.name}', reason)
 
     def slow(self, link: Link) -> None:
         log.warning('%s does not read its replies, given up.', _name_of(link))
-        self._counts['slow'] += 1
 
     def lost(self, link: Link) -> None:
         if link.peer is not None:
@@ -213,9 +195,7 @@ class Exchange:
 
     def _stored(self, session: Session, parcel: Parcel) -> Outcome | None:
         session.prune(parcel.mark)
-        outcome = session.stored.get(parcel.number)
-        self._counts['repeats'] += outcome is not None
-        return outcome
+        return session.stored.get(parcel.number)
 
     def _objection(
         self, method: Method | None, name: bytes, job: WireJob
@@ -276,14 +256,11 @@ class Exchange:
         """Takes note that jobs are done; returns those whose client moved."""
         moved = []
         with self._lock:
-            self._counts['numsend'] += len(jobs)
             for job in jobs:
                 session, number = job.session, job.number
                 session.running.pop(number, None)
                 self._queued_bytes -= job.nbytes
                 assert job.outcome is not None
-                if not job.outcome.ok:
-                    self._counts['errors'] += 1
                 if job.unanswered:
                     continue
                 if once:
@@ -309,8 +286,3 @@ def _look_again() -> None:
 
 def _name_of(link: Link) -> str:
     return link.peer.session.name if link.peer is not None else link.name
-
-
-def _counts() -> dict[str, float]:
-    names = ('numrecv', 'numsend', 'errors', 'malformed', 'repeats', 'slow')
-    return {**dict.fromkeys(names, 0), 'since': time.monotonic()}

@@ -3,7 +3,6 @@
 import abc
 import contextvars
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -79,14 +78,13 @@ class Server(abc.ABC):
         workers: int = 1,
         once: bool = False,
     ) -> None:
-        """Serves `client.name(*args)` by `workfn(*args)`, before `start`.
+        """Serves `client.call(name, *args)` by `workfn(*args)`; before `start`.
 
         With a `postfn`, `workfn` returns `(reply, info)` and `postfn(info)` runs after
         the reply was handed over, one at a time, in the order of the requests.
-        Each method has its own `workers` threads, and its handler runs nowhere else; 0
-        runs it in whichever thread reads the requests, for handlers that return at
-        once. With `once`, a client that repeats a request gets the stored reply. Arrays
-        are read-only when they arrive, and must not be changed any more after they were
+        Each method has its own `workers` threads, and its handler runs nowhere else.
+        With `once`, a client that repeats a request gets the stored reply. Arrays are
+        read-only when they arrive, and must not be changed any more after they were
         returned.
         """
 
@@ -121,10 +119,6 @@ class Server(abc.ABC):
     def close(self) -> None:
         """Stops serving. Handlers that do not end in time are left behind."""
 
-    @abc.abstractmethod
-    def stats(self) -> dict[str, float]:
-        """Counts since the last call, and current lengths of queues."""
-
     def empty(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """An array to fill and return, which local clients receive without a copy."""
         return np.empty(shape, dtype)
@@ -138,7 +132,7 @@ class Server(abc.ABC):
 
 
 class Client(abc.ABC):
-    """Calls the methods of one server: `client.method(*args).result()`."""
+    """Calls the methods of one server: `client.call('method', *args).result()`."""
 
     @abc.abstractmethod
     def call(self, method: str, *args: Any, rows: int = 0) -> Future:
@@ -168,17 +162,6 @@ class Client(abc.ABC):
             f'{type(self).__name__} cannot follow its server to {addr}. Use '
             'run.transport=zmq.'
         )
-
-    @abc.abstractmethod
-    def stats(self) -> dict[str, float]:
-        """Counts since the last call, and calls in flight."""
-
-    def __getattr__(self, name: str) -> Callable[..., Future]:
-        if name.startswith('_'):
-            raise AttributeError(name)
-        method = functools.partial(self.call, name)
-        self.__dict__[name] = method  # found without coming here from now on
-        return method
 
     def __enter__(self) -> Self:
         return self

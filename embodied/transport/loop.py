@@ -36,7 +36,7 @@ class Loop:
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._clocks: list[Clock] = []
         self._settlers: list[Callable[[], bool]] = []
-        self.stopped = False
+        self._stopped = False
         self._thread = 0
         self._epoll = select.epoll() if hasattr(select, 'epoll') else None
         self._poller = self._epoll or select.poll()
@@ -53,14 +53,6 @@ class Loop:
     def inside(self) -> bool:
         """Whether the caller runs in the loop."""
         return threading.get_ident() == self._thread
-
-    def claim(self) -> None:
-        """The loop is the caller's from now on."""
-        self._thread = threading.get_ident()
-
-    def leave(self) -> None:
-        """The loop is nobody's from now on."""
-        self._thread = 0
 
     def add(self, fd: int, handler: Callable[[int], None], events: int = IN) -> None:
         """Calls `handler(events)` while the descriptor is ready."""
@@ -82,9 +74,9 @@ class Loop:
         self._settlers.append(settle)
 
     def run(self) -> None:
-        """Blocks until stopped, or until it is another thread's."""
-        self.claim()
-        while self.inside and not self.stopped:
+        """Blocks until stopped; the loop belongs to the thread that calls this."""
+        self._thread = threading.get_ident()
+        while not self._stopped:
             self._turn()
 
     def close(self) -> None:
@@ -95,8 +87,6 @@ class Loop:
         more, due, timeout = False, math.inf, None
         for settle in self._settlers:
             more |= settle()
-            if not self.inside:  # That has let another thread have the loop.
-                return
         for clock in self._clocks:  # after that, which may have given them work
             due = min(due, clock.deadline())
         if due < math.inf:
@@ -119,4 +109,4 @@ class Loop:
             fn()
 
     def _stop(self) -> None:
-        self.stopped = True
+        self._stopped = True

@@ -5,7 +5,6 @@ tasks go to `post` in the thread that ran them; `finished` follows from any thre
 """
 
 import dataclasses
-import functools
 import logging
 import math
 import queue
@@ -19,13 +18,10 @@ from embodied.core.errors import ConfigError
 from .batching import Batcher, run_batch
 from .interface import run_with_requests
 from .jobs import Job
-from .lease import Lease, Tempo, Visit
 
 __all__ = ['Methods', 'Task']
 
 log = logging.getLogger(__name__)
-
-TASKS_PER_TURN = 16  # that a worker runs before it looks what else has arrived
 
 
 @dataclasses.dataclass
@@ -44,14 +40,11 @@ class Method:
     started: int = 0  # tasks, in the order of their requests
     posted: int = 0  # tasks whose postfn was queued
     ended: dict[int, 'Task'] = dataclasses.field(default_factory=dict)
-    tempo: Tempo = dataclasses.field(default_factory=Tempo)
 
     def __post_init__(self) -> None:
         # As many tasks as there are workers and one more may wait for their postfn:
         # a slow postfn holds up the method instead of piling up.
         self.slots = threading.Semaphore(self.workers + 1)
-        # Several workers are there to wait, and a postfn may hold its worker up.
-        self.may_lead = self.workers == 1 and self.postfn is None
 
 
 @dataclasses.dataclass
@@ -94,13 +87,9 @@ class Task:
 class Methods:
     """All methods of a server and the threads that run them."""
 
-    def __init__(
-        self, name: str, post: Callable[[Task], None], lease: Lease | None = None
-    ) -> None:
+    def __init__(self, name: str, post: Callable[[Task], None]) -> None:
         self._name = name
         self._post = post
-        self._lease = lease
-        self._quick: Method | None = None  # one whose worker may have the loop
         self._methods: dict[bytes, Method] = {}
         self._batched: list[Method] = []
         self._threads: list[threading.Thread] = []
@@ -123,13 +112,9 @@ class Methods:
                 f"Cannot bind '{name}': names are bound once, before start(), and do "
                 f'not begin with an underscore.'
             )
-        if workers < 0 or (workers == 0 and postfn):
-            raise ConfigError(
-                f"'{name}' needs at least one worker (given: {workers}). Only methods "
-                f'without postfn can run in the I/O thread.'
-            )
-        idle = max(1, workers)
-        method = Method(name, workfn, postfn, workers, once, batcher, idle)
+        if workers < 1:
+            raise ConfigError(f"'{name}' needs at least one worker (given: {workers}).")
+        method = Method(name, workfn, postfn, workers, once, batcher, idle=workers)
         self._methods[name.encode()] = method
         if batcher is not None:
             self._batched.append(method)
@@ -149,8 +134,6 @@ class Methods:
                 method.tasks.put(None)
                 method.slots.release()
             method.posts.put(None)
-        if self._lease is not None:
-            self._lease.wake()
         deadline = time.monotonic() + grace
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -168,24 +151,17 @@ class Methods:
             self._grown = True
             return
         self._begin(method, [job])
-        if not method.workers:
-            self._run_here(method)
 
     def settle(self) -> bool:
         """Begins batches that are due since rows were submitted.
 
         Once per turn of the I/O thread: a worker that gets its batch while that reads
-        the rest would take the interpreter from it at every system call. Returns
-        whether there is more to be run right here.
+        the rest would take the interpreter from it at every system call. Returns False:
+        nothing is left to do.
         """
         if self._grown:
             self._grown = False
             self.run_due()
-        if (lease := self._lease) is not None:
-            if lease.visit is not None:
-                return lease.visit.serve()
-            if self._quick is not None:
-                self._lend(lease, self._quick)
         return False
 
     def finished(self, task: Task) -> bool:
@@ -239,16 +215,6 @@ class Methods:
         with self._lock:
             for method in self._batched:
                 self._dispatch(method)
-        for method in self._batched:
-            if not method.workers:
-                self._run_here(method)
-
-    def queued(self) -> int:
-        """Requests that wait for a worker."""
-        return sum(
-            method.tasks.qsize() + (len(method.batcher) if method.batcher else 0)
-            for method in self._methods.values()
-        )
 
     def _dispatch(self, method: Method) -> None:
         assert method.batcher is not None
@@ -259,8 +225,6 @@ class Methods:
     def _begin(self, method: Method, jobs: list[Job]) -> None:
         method.tasks.put(Task(method, jobs, method.started))
         method.started += 1
-        if method.may_lead and method.tempo.is_quick:
-            self._quick = method
 
     def _thread(self, target: Callable, method: Method, name: str) -> None:
         thread = threading.Thread(
@@ -271,62 +235,12 @@ class Methods:
 
     def _work(self, method: Method) -> None:
         while (task := method.tasks.get()) is not None:
-            if isinstance(task, Visit):
-                assert self._lease is not None
-                self._lease.accept(task)
-                continue
             if method.postfn:
                 method.slots.acquire()
             if self._closing:
                 return
-            self._run(task)
-            self._hand_over(task)
-
-    def _lend(self, lease: Lease, method: Method) -> None:
-        """Lets the worker of a method run the loop, once it has done what waits."""
-        self._quick = None
-        if method.tempo.is_quick and not self._closing:
-            serve = functools.partial(self._lead, lease, method)
-            visit = Visit(method.tempo, serve)
-            lease.offer(visit)
-            method.tasks.put(visit)
-
-    def _lead(self, lease: Lease, method: Method) -> bool:
-        """Runs tasks of a method in its worker, which runs the loop as well.
-
-        Returns whether some are left for the next turn.
-        """
-        used = False
-        for _ in range(TASKS_PER_TURN):
-            if self._closing or not method.tasks.qsize():
-                break
-            task = method.tasks.get()
-            if isinstance(task, Visit):
-                continue  # an earlier one, which was over before it began
-            lease.begin_call()
             task.run()
-            kept = lease.end_call()
             self._hand_over(task)
-            if not kept:
-                return False
-            used = True
-        if self._closing:
-            lease.end()
-        elif not used:
-            lease.skip()
-        return method.tasks.qsize() > 0
-
-    def _run_here(self, method: Method) -> None:
-        """Runs all tasks of a method without workers, in the I/O thread."""
-        while method.tasks.qsize():
-            task = method.tasks.get()
-            self._run(task)
-            self._hand_over(task)
-
-    def _run(self, task: Task) -> None:
-        begun = time.perf_counter()
-        task.run()
-        task.method.tempo.note(time.perf_counter() - begun)
 
     def _hand_over(self, task: Task) -> None:
         try:

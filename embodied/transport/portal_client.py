@@ -68,7 +68,6 @@ class PortalClient(Client):
         self._connected = False
         self._error: Exception | None = None
         self._dropped: list[Exception] = []
-        self._counts = _counts()
         self._socket = client_socket.ClientSocket(
             f'127.0.0.1:{address.port}',
             name,
@@ -125,16 +124,6 @@ class PortalClient(Client):
             self._finish(number, None, self._error)
         if first:
             self._socket.close()
-
-    def stats(self) -> dict[str, float]:
-        counts, self._counts = self._counts, _counts()
-        duration = max(time.monotonic() - counts.pop('since'), 1e-9)
-        return {
-            **counts,
-            'inflight': len(self._calls),
-            'sendrate': counts['numsend'] / duration,
-            'recvrate': counts['numrecv'] / duration,
-        }
 
     # For futures.
 
@@ -205,7 +194,6 @@ class PortalClient(Client):
         except TimeoutError:
             return  # Just lost; `_connect` sends it again.
         call.connection = self._connection
-        self._counts['numsend'] += 1
 
     def _finish(self, number: int, value: Any, error: Exception | None) -> None:
         with self._changed:
@@ -213,12 +201,7 @@ class PortalClient(Client):
             if call is None:
                 return
             self._by_future.pop(id(call.future), None)
-            self._counts['numrecv'] += 1
             call.future.complete(value, error)
             self._changed.notify_all()
         for fn in call.future.callbacks:
             fn(call.future)
-
-
-def _counts() -> dict[str, float]:
-    return {'numsend': 0, 'numrecv': 0, 'since': time.monotonic()}

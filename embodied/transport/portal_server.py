@@ -106,7 +106,6 @@ class PortalServer(Server):
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
         self._queued_bytes = 0
-        self._counts = _counts()
 
     def bind(
         self,
@@ -172,18 +171,6 @@ class PortalServer(Server):
             self._thread.join()
         self._closed.set()
 
-    def stats(self) -> dict[str, float]:
-        counts, self._counts = self._counts, _counts()
-        duration = max(time.monotonic() - counts.pop('since'), 1e-9)
-        return {
-            **counts,
-            'recvrate': counts['numrecv'] / duration,
-            'sendrate': counts['numsend'] / duration,
-            'clients': len(self._socket.connections),
-            'requests': self._methods.queued(),
-            'queued_bytes': self._queued_bytes,
-        }
-
     def _post(self, task: Task) -> None:
         self._socket.recvq.put(task)
 
@@ -225,7 +212,6 @@ class PortalServer(Server):
         return True
 
     def _request(self, addr: tuple, data: Any) -> None:
-        self._counts['numrecv'] += 1
         number = bytes(data[:U64])
         job = PortalJob(addr, number, 0, data)
         try:
@@ -246,10 +232,8 @@ class PortalServer(Server):
 
     def _send(self, job: PortalJob) -> None:
         assert job.outcome is not None
-        self._counts['errors'] += not job.outcome.ok
         if job.unanswered:
             return
-        self._counts['numsend'] += 1
         self._socket.send(job.addr, *job.sealed)
 
     def _fail(self, error: Exception) -> None:
@@ -354,8 +338,3 @@ def _try_to_bind(port: int) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(('127.0.0.1', port))
-
-
-def _counts() -> dict[str, float]:
-    names = ('numrecv', 'numsend', 'errors')
-    return {**dict.fromkeys(names, 0), 'since': time.monotonic()}

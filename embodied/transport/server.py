@@ -13,12 +13,10 @@ from .errors import AddressInUse
 from .exchange import Exchange
 from .interface import MAX_WAIT, Server, Settings
 from .keys import ServerKeys
-from .lease import Lease
 from .links import Port
 from .loop import Loop
 from .methods import Methods, Task
 from .reception import Reception
-from .timer import Timer
 from .unix_port import UnixPort
 from .zmq_port import ZmqPort
 
@@ -29,8 +27,6 @@ log = logging.getLogger(__name__)
 
 class WireServer(Server):
     """One I/O thread, the loop, for all connections; workers for the methods.
-
-    The loop may run in a worker, see `Lease`; on Linux, which has the timer for it.
 
     An address of this host is served to processes on it only, through a Unix socket;
     `tcp://localhost:port` serves TCP as well. Without keys only processes of the same
@@ -51,8 +47,7 @@ class WireServer(Server):
         self._name = name
         self._settings = settings or Settings()
         self._loop = Loop()
-        self._lease = Lease(self._loop) if Timer.exists() else None
-        self._methods = Methods(name, self._deliver, self._lease)
+        self._methods = Methods(name, self._deliver)
         self._methods.on_failure = self._fail
         logbook = security.Logbook()
         reception = Reception(
@@ -118,9 +113,6 @@ class WireServer(Server):
     def empty(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         return self._exchange.pool.empty(shape, dtype)
 
-    def stats(self) -> dict[str, float]:
-        return self._exchange.stats()
-
     def _make_ports(
         self, keys: ServerKeys | None, encrypt: bool, logbook: security.Logbook
     ) -> list[Port]:
@@ -149,7 +141,7 @@ class WireServer(Server):
 
     def _run(self) -> None:
         try:
-            (self._lease or self._loop).run()
+            self._loop.run()
         except Exception as e:  # noqa: BLE001 - given to whoever waits
             log.error('%s stops serving.', self._name, exc_info=e)
             self._fail(e)

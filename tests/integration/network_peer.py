@@ -29,7 +29,7 @@ def client(addr, folder, deadline=DEADLINE):
     with transport.Client(addr, 'client', keys=half) as asking:
         try:
             asking.connect(float(deadline))
-            print(asking.secret().result(DEADLINE))
+            print(asking.call('secret').result(DEADLINE))
         except transport.TransportError as error:
             print(type(error).__name__)
 
@@ -39,7 +39,7 @@ def asker(addr, folder):
     half = keys.load(folder, {}).client
     with transport.Client(addr, 'client', keys=half) as asking:
         for _ in sys.stdin:
-            print(asking.secret().result(DEADLINE), flush=True)
+            print(asking.call('secret').result(DEADLINE), flush=True)
 
 
 def probe(host, port):

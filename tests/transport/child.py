@@ -2,7 +2,6 @@
 
 import os
 import sys
-import threading
 
 import numpy as np
 
@@ -33,27 +32,6 @@ def server(addr: str, backend: str = 'zmq', patience: str = '10') -> None:
     serving.wait()
 
 
-def lender(addr: str) -> None:
-    """Methods that are quick until they get -1, which they never answer."""
-
-    def work(x):
-        if np.any(np.asarray(x) < 0):
-            threading.Event().wait()
-        return x
-
-    settings = transport.Settings(grace=0.1)
-    serving = transport.Server(addr, settings=settings)
-    serving.bind('f', work)
-    serving.bind_batched('rows', work, batch=4)
-    serving.bind('g', lambda x: x)
-    serving.bind('where', lambda: threading.current_thread().name, workers=0)
-    serving.start(block=False)
-    print('ready', flush=True)
-    sys.stdin.readline()
-    serving.close()
-    print('closed', flush=True)
-
-
 def client(addr: str, method: str, size: str, backend: str = 'zmq') -> None:
     """Calls a method with arrays for ever, or until it is killed."""
     array = np.zeros(int(size), np.uint8)
@@ -67,7 +45,7 @@ def client(addr: str, method: str, size: str, backend: str = 'zmq') -> None:
 def hold(addr: str, size: str) -> None:
     """Asks for a large array and keeps it until a line comes in."""
     with transport.Client(addr) as calling:
-        array = calling.make(int(size)).result(DEADLINE)
+        array = calling.call('make', int(size)).result(DEADLINE)
         print(int(array[0]), flush=True)
         sys.stdin.readline()
         print(int(array[0]), flush=True)
@@ -77,7 +55,7 @@ def interrupted(addr: str) -> None:
     """Waits for an answer that never comes; SIGINT must end it."""
     with transport.Client(addr) as calling:
         calling.connect(DEADLINE)
-        future = calling.stuck()
+        future = calling.call('stuck')
         try:
             print('ready', flush=True)
             future.result()

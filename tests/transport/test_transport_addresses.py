@@ -88,7 +88,7 @@ def test_servers_are_reached_over_ipv6(text):
     server = transport.Server(addr)
     server.bind('echo', lambda x: x)
     with server, transport.Client(addr) as client:
-        assert client.echo(3).result(timeout=60) == 3
+        assert client.call('echo', 3).result(timeout=60) == 3
 
 
 @pytest.mark.skipif(not has_ipv6(), reason='needs IPv6 on the loopback interface')

@@ -1,17 +1,14 @@
 """Batches form when they are full, when everyone waits, or when time is up."""
 
-import select
 import threading
 
 import numpy as np
 import pytest
 
 from embodied import transport
-from embodied.transport import zmq_sockets
 from embodied.transport.batching import Batcher
 from embodied.transport.interface import Request
 from embodied.transport.jobs import Job
-from embodied.transport.zmq_port import ZmqPort
 
 DEADLINE = 60.0
 NEVER = 1000.0
@@ -99,10 +96,10 @@ def test_rows_that_came_during_a_call_do_not_wait_for_ever(backend, serve, conne
     batched = {'workfn': work, 'batch': 10, 'max_wait': 0.05}
     serve(transport_=backend, f=batched, g=lambda: 0)
     silent, other = [connect(transport=backend) for _ in range(2)]
-    first = silent.f(np.int64(1))
+    first = silent.call('f', np.int64(1))
     assert begun.wait(DEADLINE)
-    second = other.f(np.int64(2))
-    other.g().result(DEADLINE)  # The server has the second request by now.
+    second = other.call('f', np.int64(2))
+    other.call('g').result(DEADLINE)  # The server has the second request by now.
     go_on.set()
     assert first.result(DEADLINE) == 1
     assert second.result(DEADLINE) == 2
@@ -131,11 +128,11 @@ def test_rows_of_many_clients_run_as_one_batch(backend, serve, connect):
 
     serve(transport_=backend, f={'workfn': work, 'batch': 4})
     clients = [connect(transport=backend) for _ in range(4)]
-    clients[0].f(np.int64(0), {'z': np.zeros(3)}).result(DEADLINE)
+    clients[0].call('f', np.int64(0), {'z': np.zeros(3)}).result(DEADLINE)
     assert sizes == [1]  # The only user waits, so nobody else is waited for.
     for _ in range(3):
         args = [(np.int64(i), {'z': np.full(3, i)}) for i in range(4)]
-        futures = [c.f(*a) for c, a in zip(clients, args, strict=True)]
+        futures = [c.call('f', *a) for c, a in zip(clients, args, strict=True)]
         for index, future in enumerate(futures):
             result = future.result(DEADLINE)
             assert result['x'] == index + 1
@@ -170,9 +167,13 @@ def test_a_client_with_other_shapes_spoils_nothing_for_the_rest(
 
     serve(transport_=backend, f={'workfn': work, 'batch': 3})
     good, bad, odd = [connect(transport=backend) for _ in range(3)]
-    good.f(np.ones(2)).result(DEADLINE)
+    good.call('f', np.ones(2)).result(DEADLINE)
     for _ in range(2):
-        futures = [good.f(np.ones(2)), bad.f(np.ones(5)), odd.f(np.ones(2))]
+        futures = [
+            good.call('f', np.ones(2)),
+            bad.call('f', np.ones(5)),
+            odd.call('f', np.ones(2)),
+        ]
         assert futures[0].result(DEADLINE) == 2
         with pytest.raises(transport.RemoteError, match='unexpected shape'):
             futures[1].result(DEADLINE)
@@ -195,14 +196,14 @@ def test_arguments_that_cannot_be_batched_are_refused(
     client = connect(transport=backend)
     with pytest.raises(transport.RemoteError, match=words):
         client.call('f', *args, rows=rows).result(DEADLINE)
-    assert client.f(3).result(DEADLINE) == 3
+    assert client.call('f', 3).result(DEADLINE) == 3
 
 
 def test_results_without_a_row_for_each_are_an_error(backend, serve, connect):
     serve(transport_=backend, f={'workfn': lambda x: x[:0], 'batch': 4})
     client = connect(transport=backend)
     with pytest.raises(transport.RemoteError, match='must be the rows'):
-        client.f(3).result(DEADLINE)
+        client.call('f', 3).result(DEADLINE)
 
 
 def test_batches_have_postfns_and_name_their_requests(backend, serve, connect):
@@ -232,11 +233,11 @@ def test_a_killed_client_does_not_hold_up_the_batch(
     assert victim.stdout.readline() == 'ready\n'
     client = connect(transport=backend)
     for _ in range(20):
-        client.f(np.zeros(10, np.uint8)).result(DEADLINE)
+        client.call('f', np.zeros(10, np.uint8)).result(DEADLINE)
     victim.kill()
     victim.wait()
     for _ in range(20):
-        client.f(np.zeros(10, np.uint8)).result(DEADLINE)
+        client.call('f', np.zeros(10, np.uint8)).result(DEADLINE)
 
 
 @pytest.mark.parametrize('rows', [0, 1, 3])
@@ -269,28 +270,6 @@ def test_equal_layouts_give_the_same_batch_as_the_general_way(serve, connect, ro
     for left, right in zip(fast['nested'], slow['nested'], strict=True):
         assert left.dtype == right.dtype and left.shape == right.shape
         np.testing.assert_array_equal(left, right)
-
-
-@pytest.mark.parametrize('way', ['tcp'])
-def test_a_request_that_comes_while_a_batch_runs_in_the_io_thread_is_heard(
-    serve, connect
-):
-    running = threading.Event()
-
-    def work(x):  # Its reply takes the signal of the other request from the socket.
-        running.set()
-        readable, _, _ = select.select([descriptor], [], [], DEADLINE)
-        assert readable
-        return x
-
-    server = serve(slow={'workfn': work, 'batch': 1, 'workers': 0}, quick=lambda: 1)
-    router = next(port._router for port in server._ports if isinstance(port, ZmqPort))
-    descriptor = zmq_sockets.descriptor(router)
-    one, other = connect(), connect()
-    slow = one.slow(2)
-    assert running.wait(DEADLINE)
-    assert other.quick().result(DEADLINE) == 1
-    assert slow.result(DEADLINE) == 2
 
 
 def test_only_the_clients_whose_rows_are_refused_get_an_error(serve, connect, backend):

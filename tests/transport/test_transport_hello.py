@@ -13,13 +13,13 @@ DEADLINE = 60.0
 def test_equal_identities_are_welcome(serve, connect):
     identity = transport.Identity('run1', {'image': 'uint8 64x64x3', 'batch': 16})
     serve(options={'identity': identity}, f=lambda: 1)
-    assert connect(identity=identity).f().result(DEADLINE) == 1
+    assert connect(identity=identity).call('f').result(DEADLINE) == 1
 
 
 def test_names_that_one_side_lacks_are_not_compared(serve, connect):
     serve(options={'identity': transport.Identity('run1', {'a': 1})}, f=lambda: 1)
     client = connect(identity=transport.Identity('', {'b': 2}))
-    assert client.f().result(DEADLINE) == 1
+    assert client.call('f').result(DEADLINE) == 1
 
 
 @pytest.mark.parametrize(
@@ -42,14 +42,14 @@ def test_a_difference_is_refused_and_named_on_both_sides(
     ):
         client.connect(DEADLINE)
     with pytest.raises(transport.Refused, match=words):
-        client.f()
+        client.call('f')
     # The server logs it; the client raises it and says nothing besides.
     assert sum(words in record.getMessage() for record in caplog.records) == 1
 
 
 def test_calls_that_wait_for_the_connection_are_refused_too(serve, connect):
     client = connect(wait=False, identity=transport.Identity('b'))
-    future = client.f()
+    future = client.call('f')
     serve(options={'identity': transport.Identity('a')}, f=lambda: 1)
     with pytest.raises(transport.Refused):
         future.result(DEADLINE)

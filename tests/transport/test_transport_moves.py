@@ -32,18 +32,18 @@ def test_a_client_follows_its_server_and_asks_again(stack, serve, connect, way):
 
     serve(ask=swallow)
     client = connect()
-    future = client.ask(3)
+    future = client.call('ask', 3)
     assert heard.wait(DEADLINE)
     addr = elsewhere(way)
     start(stack, addr, ask=lambda value: value + 1)
     client.move(addr)
     assert future.result(DEADLINE) == 4
-    assert client.ask(5).result(DEADLINE) == 6
+    assert client.call('ask', 5).result(DEADLINE) == 6
 
 
 def test_a_client_moves_before_anybody_has_answered(stack, connect, way):
     client = connect(wait=False)
-    future = client.ask(1)
+    future = client.call('ask', 1)
     addr = elsewhere(way)
     client.move(addr)
     start(stack, addr, ask=lambda value: -value)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import insides
 import numpy as np
 import pytest
 
@@ -115,10 +116,10 @@ def test_jax_arrays_that_alias_a_slab_keep_their_values(serve, connect):
     client = connect()
     arrays = []
     for seed in range(10):
-        arrays.append(jax.device_put(client.make(seed).result(DEADLINE)))
+        arrays.append(jax.device_put(client.call('make', seed).result(DEADLINE)))
     for seed, array in enumerate(arrays):
         assert float(array[0]) == float(array[-1]) == seed
-    assert server.stats()['slabs_used'] > 0
+    assert insides.slabs_of(server)['slabs_used'] > 0
 
 
 def test_pieces_of_files_and_foreign_memory_are_not_mapped(tmp_path):
@@ -157,11 +158,11 @@ def test_a_killed_receiver_leaves_nothing_behind(serve, child, addr):
     for _ in range(3):
         holder = child('hold', addr, SIZE)
         assert holder.stdout.readline() == '7\n'
-        assert server.stats()['slabs_used'] == 1
+        assert insides.slabs_of(server)['slabs_used'] == 1
         holder.kill()
         holder.wait()
         await_departure(server, addr)
-    assert server.stats()['slabs'] == 0
+    assert insides.slabs_of(server)['slabs'] == 0
     gc.collect()
     assert open_slabs(os.getpid()) == before
     assert not [name for name in os.listdir('/dev/shm') if 'dreamer' in name]
@@ -171,7 +172,7 @@ def test_arrays_outlive_a_killed_sender(child, addr):
     server = child('server', addr)
     assert server.stdout.readline() == 'ready\n'
     with transport.Client(addr) as client:
-        array = client.echo(numbers()).result(DEADLINE)
+        array = client.call('echo', numbers()).result(DEADLINE)
         server.kill()
         server.wait()
         np.testing.assert_array_equal(array, numbers())
@@ -186,7 +187,7 @@ def test_a_holder_sees_its_array_unchanged_while_others_are_served(
     first = holder.stdout.readline()
     client = connect()
     for _ in range(50):
-        client.make(SIZE).result(DEADLINE)
+        client.call('make', SIZE).result(DEADLINE)
     holder.stdin.write('\n')
     holder.stdin.flush()
     assert holder.stdout.readline() == first == '1\n'
@@ -196,8 +197,10 @@ def test_slabs_can_be_switched_off(serve, connect):
     options = {'settings': transport.Settings(slab_bytes=0)}
     server = serve(options=options, echo=lambda x: x)
     client = connect(**options)
-    np.testing.assert_array_equal(client.echo(numbers()).result(DEADLINE), numbers())
-    assert server.stats()['slabs'] == client.stats()['slabs'] == 0
+    np.testing.assert_array_equal(
+        client.call('echo', numbers()).result(DEADLINE), numbers()
+    )
+    assert insides.slabs_of(server)['slabs'] == 0
 
 
 def open_slabs(pid):
@@ -212,8 +215,8 @@ def await_departure(server, addr):
     """Calls, and so blocks, until the server knows no client but this one."""
     with transport.Client(addr) as probe:
         probe.connect(DEADLINE)
-        while server.stats()['clients'] > 1:
-            probe.make(1).result(DEADLINE)
+        while insides.clients(server) > 1:
+            probe.call('make', 1).result(DEADLINE)
 
 
 STILL_WRITING = """

@@ -106,18 +106,18 @@ def test_silent_connections_are_hung_up_on_and_cost_no_memory(
     assert process.stdout.readline() == 'ready\n'
     client = connect(transport=backend)
     server = psutil.Process(process.pid)
-    assert client.echo(1).result(DEADLINE) == 1
+    assert client.call('echo', 1).result(DEADLINE) == 1
     before, files = server.memory_info().rss, server.num_fds()
     begin = time.monotonic()
     kinds = WORDS[way].values()
     many = (open_many(stack, addr, COUNT // len(kinds), words) for words in kinds)
     socks = list(itertools.chain.from_iterable(many))
     for number in range(20):  # Others are served meanwhile.
-        assert client.echo(number).result(DEADLINE) == number
+        assert client.call('echo', number).result(DEADLINE) == number
     assert server.memory_info().rss - before < GROWTH
     assert all(map(ended, socks))
     assert time.monotonic() - begin < DEADLINE / 2
-    assert client.echo(1).result(DEADLINE) == 1
+    assert client.call('echo', 1).result(DEADLINE) == 1
     assert server.memory_info().rss - before < GROWTH
     assert server.num_fds() <= files + 1
 
@@ -136,7 +136,7 @@ def test_the_oldest_silent_connection_gives_way(
     client = connect(transport=backend)
     socks = open_many(stack, addr, 30)
     assert all(map(ended, socks[:10]))
-    assert client.f().result(DEADLINE) == 1
+    assert client.call('f').result(DEADLINE) == 1
     assert not any(map(is_over, socks[10:]))
 
 
@@ -156,7 +156,7 @@ def test_a_peer_of_zeromq_that_says_no_hello_is_hung_up_on(stack):
     with raw_peer(addr) as known, watching(known) as monitor:
         assert say_hello(known).kind == wire.Kind.WELCOME
         assert not monitor.poll(3000)
-    assert client.f().result(DEADLINE) == 1
+    assert client.call('f').result(DEADLINE) == 1
 
 
 def test_a_descriptor_that_was_given_to_another_connection_is_left_alone():

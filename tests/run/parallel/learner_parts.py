@@ -45,7 +45,9 @@ class Run:
     def act(self, begin=0, end=10**9):
         """Adds rows until the run is over; like an actor it tells the session."""
         for serial in range(begin, end):
-            answer = self.replay.add_batch(*make_rows(4, serial)).result(DEADLINE)
+            answer = self.replay.call('add_batch', *make_rows(4, serial)).result(
+                DEADLINE
+            )
             self.session.advance(int(answer['steps']))
             if answer['stop']:
                 break
@@ -60,7 +62,7 @@ class Run:
 
     def end_roles(self):
         """In place of a learner that has failed."""
-        told = self.replay.finish(), self.logger.finish(0)
+        told = self.replay.call('finish'), self.logger.call('finish', 0)
         for role in self.roles:
             role.join()
         del told  # the answers may be lost when the servers go

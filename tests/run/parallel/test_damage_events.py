@@ -35,8 +35,8 @@ def test_damaged_files_become_events_with_file_chunk_and_steps(tmp_path):
     role = Worker(parallel_replay, make, parts.make_replay, parts.make_stream, args)
     settings = ParallelSettings.read(args)
     client = make_client(settings.replay_addr, 'test', settings)
-    assert client.sample_batch_report(0).result(DEADLINE)
-    told = client.finish()
+    assert client.call('sample_batch_report', 0).result(DEADLINE)
+    told = client.call('finish')
     role.join()
     del told
     client.close()

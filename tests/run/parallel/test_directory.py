@@ -36,11 +36,11 @@ def test_clients_follow_a_server_that_moves(servers):
     directory = Directory()
     directory.update(Places(1, {'replay': servers[0]}))
     with connect(directory, 'replay') as early:
-        assert early.where().result(SECONDS) == servers[0]
+        assert early.call('where').result(SECONDS) == servers[0]
         directory.update(Places(2, {'replay': servers[1]}))
         with connect(directory, 'replay') as late:
             for client in (early, late):
-                assert client.where().result(SECONDS) == servers[1]
+                assert client.call('where').result(SECONDS) == servers[1]
 
 
 def test_news_that_come_late_are_old(servers):
@@ -48,4 +48,4 @@ def test_news_that_come_late_are_old(servers):
     directory.update(Places(2, {'replay': servers[1]}))
     with connect(directory, 'replay') as client:
         directory.update(Places(1, {'replay': servers[0]}))
-        assert client.where().result(SECONDS) == servers[1]
+        assert client.call('where').result(SECONDS) == servers[1]

@@ -56,7 +56,7 @@ def test_the_logger_lives_until_the_actor_has_told_it_everything(tmp_path):
         assert last.session.wait(DEADLINE)
         logger = last.roles[1]
         assert is_waiting(last.learner) and logger.is_alive()
-        last.logger.add({'late': 1.0}, 'test', 60).result(DEADLINE)
+        last.logger.call('add', {'late': 1.0}, 'test', 60).result(DEADLINE)
     last.join()
     assert last.named()['test/late'] == [1.0]
 
@@ -190,7 +190,7 @@ def test_reports_come_from_streams_of_their_own(tmp_path):
     acting = Worker(reported.act)
     for serial in range(1000, 1005):
         rows = make_rows(1, serial)
-        reported.evaluate.add_batch_eval(*rows).result(DEADLINE)
+        reported.evaluate.call('add_batch_eval', *rows).result(DEADLINE)
     assert evaluated.wait(DEADLINE)
     reported.session.stop('run.duration')
     reported.join(acting)

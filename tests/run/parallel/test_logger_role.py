@@ -176,7 +176,7 @@ def running(logdir, make_logger, **changes):
             yield client
         finally:
             role.check()
-        told = client.finish(17)
+        told = client.call('finish', 17)
         role.join()
         del told  # its answer may be lost when the server goes
 
@@ -214,16 +214,16 @@ def test_the_role_writes_what_it_has_when_the_run_ends(tmp_path, transport):
     entries = []
     make = lambda: elements.Logger(elements.Counter(), [entries.extend])
     with running(tmp_path, make, transport=transport) as client:
-        client.add({'loss': 0.5}, 'train', 12).result(DEADLINE)
+        client.call('add', {'loss': 0.5}, 'train', 12).result(DEADLINE)
         rows = {**make_trans(FIRST, LAST), 'serial': np.arange(2)}
         envids = np.zeros(2, np.int32)
-        client.tran(rows, envids, np.zeros(2, bool), 14).result(DEADLINE)
+        client.call('tran', rows, envids, np.zeros(2, bool), 14).result(DEADLINE)
         assert entries == []  # log_every is 0
     assert {step for step, _, _ in entries} == {17}
     named = {name: float(value) for _, name, value in entries}
     assert named['train/loss'] == 0.5 and named['episode/score'] == 1.0
     with running(tmp_path, make) as client:
-        client.add({'loss': 0.5}, 'train', 0).result(DEADLINE)
+        client.call('add', {'loss': 0.5}, 'train', 0).result(DEADLINE)
     assert entries[-1][0] == 17
 
 
@@ -231,7 +231,7 @@ def test_the_role_writes_every_few_seconds(tmp_path):
     written = threading.Event()
     make = lambda: elements.Logger(elements.Counter(), [lambda _: written.set()])
     with running(tmp_path, make, log_every=0.01) as client:
-        client.add({'loss': 0.5}, 'train', 12).result(DEADLINE)
+        client.call('add', {'loss': 0.5}, 'train', 12).result(DEADLINE)
         assert written.wait(DEADLINE)
 
 
@@ -239,5 +239,5 @@ def test_a_metric_that_cannot_be_logged_is_the_senders_error(tmp_path):
     make = lambda: elements.Logger(elements.Counter(), [lambda _: None])
     with running(tmp_path, make) as client:
         with pytest.raises(RemoteError, match="Metric 'train/loss' is None"):
-            client.add({'loss': None}, 'train', 1).result(DEADLINE)
-        client.add({'loss': 1.0}, 'train', 1).result(DEADLINE)
+            client.call('add', {'loss': None}, 'train', 1).result(DEADLINE)
+        client.call('add', {'loss': 1.0}, 'train', 1).result(DEADLINE)

@@ -73,7 +73,7 @@ def running(logdir, replay=parts.make_replay, stream=parts.make_stream, **change
             yield connect, settings
         finally:
             role.check()
-        told = connect().finish()
+        told = connect().call('finish')
         role.join()
         del told  # its answer may be lost when the server goes
 
@@ -102,21 +102,26 @@ def test_a_waiting_insert_holds_up_nothing_else(tmp_path, transport):
         replay, other = connect(), connect()
         # Ratio 8 at 4 steps per sequence: 2 sequences per row beyond 17 rows, and
         # a band of 12 less the 9 that may be on their way.
-        pending = [replay.add_batch(*make_rows(4, serial)) for serial in range(7)]
+        pending = [
+            replay.call('add_batch', *make_rows(4, serial)) for serial in range(7)
+        ]
         for future in pending[:5]:
             future.result(DEADLINE)
         for serial in range(5):
             rows = make_rows(1, serial, streams=[99])
-            other.add_batch_eval(*rows).result(DEADLINE)
-        batch = other.sample_batch_report(0).result(DEADLINE)
-        assert other.sample_batch_eval(0).result(DEADLINE)['number'].shape == (3, 5)
+            other.call('add_batch_eval', *rows).result(DEADLINE)
+        batch = other.call('sample_batch_report', 0).result(DEADLINE)
+        assert other.call('sample_batch_eval', 0).result(DEADLINE)['number'].shape == (
+            3,
+            5,
+        )
         latents = np.ones((3, 5, 2), np.float32)
         update = {'stepid': batch['stepid'], 'dyn/deter': latents}
-        other.update(update).result(DEADLINE)
+        other.call('update', update).result(DEADLINE)
         assert not pending[-1].done()
         # The balance is 6 and has to come down to 0, then from 8 to 0 again.
         for number in range(0, 15, 3):
-            other.sample_batch_train(number).result(DEADLINE)
+            other.call('sample_batch_train', number).result(DEADLINE)
         assert pending[-1].result(DEADLINE)['steps'] == 28
 
 
@@ -157,7 +162,9 @@ def test_training_stays_within_the_band_at_every_moment(tmp_path, ratio, steps, 
         def act():
             replay, serial, stop = connect(), 0, False
             while not stop:
-                stop = replay.add_batch(*make_rows(rows, serial)).result()['stop']
+                stop = replay.call('add_batch', *make_rows(rows, serial)).result()[
+                    'stop'
+                ]
                 ledger.check()
                 serial += 1
 
@@ -388,13 +395,13 @@ def test_another_ratio_is_known_when_replay_dies_before_its_next_save(tmp_path):
 
 def add(replay, serials):
     for serial in serials:
-        replay.add_batch(*make_rows(4, serial)).result(DEADLINE)
+        replay.call('add_batch', *make_rows(4, serial)).result(DEADLINE)
 
 
 def served_until_the_end(replay, number):
     """Sequences that replay hands out before it says that none is owed."""
     begin = number
-    while replay.sample_batch_train(number).result(DEADLINE):
+    while replay.call('sample_batch_train', number).result(DEADLINE):
         number += 3
     return number - begin
 
@@ -515,12 +522,12 @@ def test_the_role_saves_at_the_end_and_continues_when_started_again(tmp_path):
     with running(tmp_path, make) as (connect, _):
         replay = connect()
         for serial in range(5):
-            replay.add_batch(*make_rows(4, serial)).result(DEADLINE)
-        first = replay.sample_batch_train(0).result(DEADLINE)
+            replay.call('add_batch', *make_rows(4, serial)).result(DEADLINE)
+        first = replay.call('sample_batch_train', 0).result(DEADLINE)
     with running(tmp_path, make) as (connect, _):
         replay = connect()
-        second = replay.sample_batch_train(3).result(DEADLINE)
-        answer = replay.add_batch(*make_rows(4, 4)).result(DEADLINE)
+        second = replay.call('sample_batch_train', 3).result(DEADLINE)
+        answer = replay.call('add_batch', *make_rows(4, 4)).result(DEADLINE)
         assert answer == {'steps': 20, 'stop': False}
     assert set(first) == set(second)
 
@@ -531,8 +538,8 @@ def test_an_error_of_the_replay_reaches_who_called(tmp_path):
         rows = make_rows(4)
         rows[0]['reward'] = rows[0]['reward'][:2]
         with pytest.raises(RemoteError, match='one row per worker'):
-            replay.add_batch(*rows).result(DEADLINE)
-        replay.add_batch(*make_rows(4)).result(DEADLINE)
+            replay.call('add_batch', *rows).result(DEADLINE)
+        replay.call('add_batch', *make_rows(4)).result(DEADLINE)
 
 
 def save(service, logdir):
