@@ -5,7 +5,6 @@ ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY embodied embodied
 COPY dreamerv3 dreamerv3
-COPY dashboard dashboard
 # Further extras, as atari or ray: --build-arg EXTRAS=,atari,ray
 ARG EXTRAS=""
 # Runs and keys belong to a user of this number, whatever the host calls it.

@@ -30,9 +30,9 @@ import ray_nodes  # noqa: E402
 from watching import FolderWatch  # noqa: E402
 
 from dreamerv3 import config as config_lib  # noqa: E402
-from dreamerv3 import demo  # noqa: E402
+from dreamerv3.commands import demo  # noqa: E402
 from embodied.logging import read_records  # noqa: E402
-from embodied.run.parallel.manifest import Manifest  # noqa: E402
+from embodied.run.parallel.saves.manifest import Manifest  # noqa: E402
 
 FLAGS = ('--configs', 'tiny', 'demo')
 NODES = ({'agent': 1, 'logger': 1}, {'env': 1}, {'replay': 1})

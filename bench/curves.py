@@ -292,8 +292,8 @@ def draw_curves(
 ) -> None:
     """A figure of all seeds as far as the slowest came, with the reference."""
     # Machines that only train need neither this package nor a library for figures.
-    from dashboard import experiments, figure
-    from dashboard.reference import Reference
+    from dreamerv3.dashboard.figures import experiments, figure
+    from dreamerv3.dashboard.series.reference import Reference
 
     curves = cut_to_shortest(load_curves(preset, task, state))
     if not curves:

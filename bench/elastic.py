@@ -40,9 +40,9 @@ from chaos import anonymous_bytes
 import embodied
 from embodied import envs, transport
 from embodied.run import parallel
-from embodied.run.parallel.env import EnvWorker
-from embodied.run.parallel.group import make_group
-from embodied.run.parallel.links import await_server, make_client
+from embodied.run.parallel.context import await_server, make_client
+from embodied.run.parallel.env.group import make_group
+from embodied.run.parallel.env.worker import EnvWorker
 from embodied.run.parallel.settings import ParallelSettings, WorkerPlan
 
 ENVS, ROUNDS = 1000, 2

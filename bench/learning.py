@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dreamerv3 import config as config_lib
-from dreamerv3 import demo
+from dreamerv3.commands import demo
 from embodied.logging import read_records
 
 EPISODES = 20  # per evaluation

@@ -29,13 +29,13 @@ from embodied.logging import JsonlOutput, Logger
 from embodied.logging.terminal import TerminalOutput
 from embodied.logging.video import VideoOutput
 from embodied.run import parallel
-from embodied.run.filming import Filming
-from embodied.run.meters import Averages
-from embodied.run.parallel import addresses
-from embodied.run.parallel.journal import Journal
-from embodied.run.parallel.links import make_client
+from embodied.run.parallel.actor.episode_sender import EpisodeSender
+from embodied.run.parallel.context import make_client
+from embodied.run.parallel.engines import ports as addresses
 from embodied.run.parallel.outbox import LOG_QUEUE, Outbox
 from embodied.run.parallel.settings import ParallelSettings
+from embodied.run.shared.filming import Filming
+from embodied.run.shared.meters import Averages
 
 STEPS_PER_SECOND = 5000
 ENVS = 16
@@ -103,12 +103,12 @@ def measure_role(config: elements.Config) -> dict[str, Any]:
         assert process.pid is not None
         role = psutil.Process(process.pid)
         transitions, metrics = (_outbox(name, settings) for name in ('tran', 'add'))
-        journal = Journal('train', transitions, metrics, Filming(0, 1, 1), 1.0)
-        _play(journal, WARMUP)
+        sender = EpisodeSender('train', transitions, metrics, Filming(0, 1, 1), 1.0)
+        _play(sender, WARMUP)
         begin = role.cpu_times()
-        _play(journal, SECONDS)
+        _play(sender, SECONDS)
         end = role.cpu_times()
-        journal.close(0)
+        sender.close(0)
         client = make_client(settings.logger_addr, 'bench', settings)
         client.call('finish', 0).result()
         process.join()
@@ -125,14 +125,14 @@ def measure_role(config: elements.Config) -> dict[str, Any]:
     }
 
 
-def _play(journal: Journal, seconds: float) -> None:
+def _play(sender: EpisodeSender, seconds: float) -> None:
     """Steps of all environments, as evenly as the clock allows."""
     due, serials = time.monotonic(), np.zeros(ENVS, np.int64)
     never = threading.Event()
     for trans in _transitions(int(seconds * STEPS_PER_SECOND / ENVS)):
         serials[:] += 1
-        journal.add(trans, np.arange(ENVS), serials, steps=1)
-        journal.count(ENVS, 0, {'policy_ms': 1.0, 'batch_rows': ENVS}, steps=1)
+        sender.add(trans, np.arange(ENVS), serials, steps=1)
+        sender.count(ENVS, 0, {'policy_ms': 1.0, 'batch_rows': ENVS}, steps=1)
         due += ENVS / STEPS_PER_SECOND
         never.wait(max(0.0, due - time.monotonic()))
 

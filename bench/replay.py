@@ -27,7 +27,8 @@ from pathlib import Path
 
 import numpy as np
 
-from embodied.replay import Replay, selectors
+from embodied.replay import Replay
+from embodied.replay.sampling import selectors
 
 BATCH, LENGTH, STREAMS = 16, 65, 16
 FRAME = (64, 64, 3)

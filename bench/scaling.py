@@ -32,7 +32,7 @@ import runtime
 
 from embodied import envs
 from embodied.run import parallel
-from embodied.run.parallel.links import make_client
+from embodied.run.parallel.context import make_client
 from embodied.run.parallel.settings import ParallelSettings
 
 SECONDS, WARMUP = 5.0, 6.0

@@ -8,17 +8,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .agent import Agent
-    from .evaluation import evaluate
-    from .loaded import load
-    from .training import Run, train
+    from .agent.dreamer import Agent
+    from .api.loaded import load
+    from .api.training import Run, train
+    from .commands.eval import evaluate
 
 _HOMES = {
-    'Agent': 'agent',
-    'evaluate': 'evaluation',
-    'load': 'loaded',
-    'Run': 'training',
-    'train': 'training',
+    'Agent': 'agent.dreamer',
+    'evaluate': 'commands.eval',
+    'load': 'api.loaded',
+    'Run': 'api.training',
+    'train': 'api.training',
 }
 
 __all__ = ['Agent', 'Run', 'evaluate', 'load', 'train']

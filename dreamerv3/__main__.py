@@ -6,7 +6,7 @@ __all__ = ['main']
 def main() -> int:
     """Runs the command; whoever interrupts it while it loads interrupts nothing."""
     try:
-        from embodied.core.signals import end_quietly
+        from embodied.processes.signals import end_quietly
 
         from .main import main as run
     except KeyboardInterrupt:

@@ -6,8 +6,8 @@ from pathlib import Path
 import elements
 
 from embodied.core.errors import ConfigError
-from embodied.run.engines import slurm
-from embodied.run.parallel.engine import Engine
+from embodied.run.parallel.engines import slurm
+from embodied.run.parallel.engines.base import Engine
 from embodied.run.parallel.settings import ParallelSettings, WorkerPlan
 from embodied.transport import keys
 
@@ -33,7 +33,7 @@ def make_engine(config: elements.Config) -> Engine | None:
     """The engine that the launcher of a distributed run uses; None for this machine."""
     if config.engine != RAY:
         return None
-    from embodied.run.engines.ray_engine import RayEngine
+    from embodied.run.parallel.engines.ray.engine import RayEngine
 
     folders = [Path(config.logdir)]
     if config.replay.dir:

@@ -16,11 +16,12 @@ import embodied
 from embodied import envs
 from embodied.core import base
 from embodied.core.errors import ConfigError
-from embodied.replay import selectors
-from embodied.replay.allocator import GIGABYTE
-from embodied.replay.footprint import Footprint, row_bytes_of
+from embodied.replay.sampling import selectors
+from embodied.replay.storage.allocator import GIGABYTE
+from embodied.replay.tools.footprint import Footprint, row_bytes_of
 
-from . import replicas, sinks
+from . import replica_options as replicas
+from . import sinks
 
 __all__ = [
     'make_agent',
@@ -51,7 +52,7 @@ def make_agent(config: elements.Config) -> base.Agent:
     if config.replicas > 1:
         connect = importlib.import_module('embodied.jax').connect
         connect(config.replica, config.replicas, config.jax.coordinator_address)
-    agent = importlib.import_module('dreamerv3.agent').Agent(
+    agent = importlib.import_module('dreamerv3.agent.dreamer').Agent(
         obs_space, act_space, config
     )
     _announce_replay(config, {**obs_space, **act_space}, agent.model.latent_spaces)

@@ -16,15 +16,15 @@ import embodied
 from embodied.core.errors import ConfigError, DreamerError
 from embodied.core.files import storage_errors
 from embodied.core.outside import shown
-from embodied.core.signals import StopSignals
-from embodied.run.engines import kubernetes
-from embodied.run.outcome import Outcome
+from embodied.processes.signals import StopSignals
+from embodied.run.parallel.engines import kubernetes
 from embodied.run.parallel.settings import ParallelSettings
+from embodied.run.shared.outcome import Outcome
 
 from . import config as config_lib
 from . import engines, factories, sinks
-from .folder import RunFolder, expand
-from .replicas import check_replicas, replica_folder
+from .replica_options import check_replicas, replica_folder
+from .run_folder import RunFolder, expand
 
 __all__ = ['launch', 'loop_args', 'main', 'run']
 
@@ -86,19 +86,19 @@ ROLES = ('parallel_replay', 'parallel_logger', 'parallel_envs', 'parallel_env')
 
 # Commands with options of their own: the module whose main(argv) runs them.
 TOOLS = {
-    'check-env': 'dreamerv3.check_env',
-    'eval': 'dreamerv3.evaluation',
-    'export': 'dreamerv3.export',
-    'import': 'dreamerv3.importing',
+    'check-env': 'dreamerv3.commands.check_env',
+    'eval': 'dreamerv3.commands.eval',
+    'export': 'dreamerv3.commands.export',
+    'import': 'dreamerv3.commands.importing',
     'keys': 'embodied.transport.keys',
-    'manifests': 'dreamerv3.manifests',
-    'play': 'dreamerv3.play',
-    'plot': 'dashboard.plot',
-    'replay': 'embodied.replay.tools',
-    'status': 'embodied.run.parallel.status',
-    'sweep': 'dreamerv3.sweep',
-    'tasks': 'dreamerv3.tasks',
-    'watch': 'dashboard.watch',
+    'manifests': 'dreamerv3.commands.manifests',
+    'play': 'dreamerv3.commands.play',
+    'plot': 'dreamerv3.dashboard.figures.plot',
+    'replay': 'embodied.replay.tools.commands',
+    'status': 'embodied.run.parallel.supervision.status',
+    'sweep': 'dreamerv3.commands.sweep',
+    'tasks': 'dreamerv3.commands.tasks',
+    'watch': 'dreamerv3.dashboard.web.watch',
 }
 
 USER_ERROR = 2  # exit code
@@ -281,6 +281,6 @@ def _resolve(flags: list[str]) -> elements.Config:
 
 
 def _run_demo(flags: list[str]) -> int:
-    from . import demo
+    from .commands import demo
 
     return demo.main(flags)

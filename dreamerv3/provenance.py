@@ -15,8 +15,8 @@ from typing import Any
 
 import psutil
 
-from embodied.core import cpu
 from embodied.logging.jsonl import LineFile
+from embodied.processes import cpu
 
 __all__ = ['describe', 'record']
 

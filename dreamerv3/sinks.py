@@ -102,7 +102,7 @@ MAKERS: dict[str, Callable[[elements.Config], Any]] = {
 
 def _count_restarts(logdir: str) -> int:
     """Restarts of roles since the launcher was started; it alone knows."""
-    from embodied.run.parallel.status import Status
+    from embodied.run.parallel.supervision.status import Status
 
     if not (Path(logdir) / 'status.json').exists():
         return 0  # a run in one process

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .core.random_agent import RandomAgent
     from .envs import wrappers
     from .envs.wrappers import Wrapper
-    from .replay import selectors
+    from .replay.sampling import selectors
 
 _HOMES = {
     'Agent': 'core.base',
@@ -39,7 +39,7 @@ _HOMES = {
     'transport': '',
     'limiters': 'core',
     'wrappers': 'envs',
-    'selectors': 'replay',
+    'selectors': 'replay.sampling',
 }
 
 __all__ = [

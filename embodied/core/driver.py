@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ..envs.handles import Handle, InlineHandle, ProcessHandle
-from ..envs.rows import check_infos, stack, zero_where
+from ..envs.runtime.handles import Handle, InlineHandle, ProcessHandle
+from ..envs.runtime.stacking import check_infos, stack, zero_where
 from . import unpickling
 from .base import Batch, Carry, Env, Spaces
 from .errors import ConfigError, DreamerError, SpaceError

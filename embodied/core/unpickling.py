@@ -27,8 +27,22 @@ HARMLESS = re.compile(
     r'|builtins\.(set|frozenset|complex|bytearray|slice|range)'
     r'|collections\.(OrderedDict|deque)'
     r'|fractions\.Fraction'
-    r'|dreamerv3\.(context\.Carry|rssm\.State)'
+    r'|dreamerv3\.agent\.(replay_context\.Carry|networks\.rssm\.State)'
 )
+
+# Where the modules of version 0.1.0 are now, as far as its pickles name them.
+_SUITES = ('atari', 'bsuite', 'crafter', 'dmc', 'dmlab', 'memory_maze', 'minecraft')
+MOVED = {
+    'dreamerv3.context': 'dreamerv3.agent.replay_context',
+    'dreamerv3.rssm': 'dreamerv3.agent.networks.rssm',
+    **{f'embodied.envs.{x}': f'embodied.envs.builtin.{x}' for x in ('catch', 'reach')},
+    'embodied.envs.dummy': 'embodied.envs.builtin.dummy',
+    'embodied.envs.from_dm': 'embodied.envs.adapters.from_dm',
+    'embodied.envs.from_gym': 'embodied.envs.adapters.from_gym',
+    'embodied.envs.minigrid': 'embodied.envs.suites.minigrid',
+    'embodied.envs.procgen': 'embodied.envs.suites.procgen',
+    **{f'embodied.envs.{x}': f'embodied.envs.suites.{x}' for x in _SUITES},
+}
 
 _trusted: contextvars.ContextVar[bool] = contextvars.ContextVar('trusted', default=True)
 
@@ -39,7 +53,7 @@ class UntrustedGlobal(pickle.UnpicklingError):
 
 def load(file: BinaryIO, trust: bool = False) -> Any:
     """The content of a pickle; UntrustedGlobal unless it is plain data or trusted."""
-    return pickle.load(file) if trust else _PlainUnpickler(file).load()
+    return (_Unpickler if trust else _PlainUnpickler)(file).load()
 
 
 def loads(data: bytes, trust: bool = False) -> Any:
@@ -68,8 +82,14 @@ def trusted() -> bool:
     return _trusted.get()
 
 
-class _PlainUnpickler(pickle.Unpickler):
+class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
+        return super().find_class(MOVED.get(module, module), name)
+
+
+class _PlainUnpickler(_Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        module = MOVED.get(module, module)
         if not HARMLESS.fullmatch(f'{module}.{name}'):
             raise UntrustedGlobal(f'asks for {module}.{name}')
         return super().find_class(module, name)

@@ -7,26 +7,28 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import catch, dummy, from_dm, from_gym, reach, registry, wrappers
-    from .catch import Catch
-    from .dummy import Dummy
-    from .from_dm import FromDM
-    from .from_gym import FromGym
-    from .reach import Reach
+    from . import registry, wrappers
+    from .adapters import from_dm, from_gym
+    from .adapters.from_dm import FromDM
+    from .adapters.from_gym import FromGym
+    from .builtin import catch, dummy, reach
+    from .builtin.catch import Catch
+    from .builtin.dummy import Dummy
+    from .builtin.reach import Reach
     from .registry import Suite, make, tasks, wrap
 
 _HOMES = {
-    'Catch': 'catch',
-    'Dummy': 'dummy',
-    'FromDM': 'from_dm',
-    'FromGym': 'from_gym',
-    'Reach': 'reach',
+    'Catch': 'builtin.catch',
+    'Dummy': 'builtin.dummy',
+    'FromDM': 'adapters.from_dm',
+    'FromGym': 'adapters.from_gym',
+    'Reach': 'builtin.reach',
     'Suite': 'registry',
     'make': 'registry',
     'tasks': 'registry',
     'wrap': 'registry',
 }
-_MODULES = {*_HOMES.values(), 'wrappers'}
+_MODULES = {home.rpartition('.')[2]: home for home in (*_HOMES.values(), 'wrappers')}
 
 __all__ = [
     'Catch',
@@ -52,7 +54,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(f'embodied.envs.{_HOMES[name]}'), name)
     if name in _MODULES:
-        return importlib.import_module(f'embodied.envs.{name}')
+        return importlib.import_module(f'embodied.envs.{_MODULES[name]}')
     raise AttributeError(f"module 'embodied.envs' has no attribute '{name}'")
 
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from ..core.base import Env
 from ..core.errors import ConfigError
-from . import catalog, extras, own
+from . import catalog, extras
+from .adapters import own
 from .wrappers import (
     ActionRepeat,
     CheckSpaces,
@@ -150,16 +151,16 @@ def adjust(env: Any, repeat: int = 1, length: int = 0, size: int = 0) -> Any:
 
 def _make_toy(name: str, seed: int | None, size: int = 64, board: int = 8) -> Env:
     if name == 'catch':
-        from .catch import Catch
+        from .builtin.catch import Catch
 
         return Catch(size, board, seed)
-    from .reach import Reach
+    from .builtin.reach import Reach
 
     return Reach(seed)
 
 
 def _make_dummy(name: str, seed: int | None, size: int = 64, length: int = 100) -> Env:
-    from .dummy import Dummy
+    from .builtin.dummy import Dummy
 
     return Dummy(name, size, length)
 
@@ -167,7 +168,7 @@ def _make_dummy(name: str, seed: int | None, size: int = 64, length: int = 100) 
 def _make_gym(
     name: str, seed: int | None, size: int = 64, repeat: int = 1, length: int = 0
 ) -> Env:
-    from .from_gym import FromGym
+    from .adapters.from_gym import FromGym
 
     return adjust(FromGym(name, seed=seed), repeat, length, size)
 
@@ -194,7 +195,7 @@ class _Entry(NamedTuple):
         if not isinstance(self.make, str):
             return self.make
         module, _, name = self.make.partition(':')
-        return getattr(importlib.import_module(f'embodied.envs.{module}'), name)
+        return getattr(importlib.import_module(f'embodied.envs.suites.{module}'), name)
 
 
 _SUITES = {

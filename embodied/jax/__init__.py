@@ -3,9 +3,9 @@
 from . import nets, outputs
 from .agent import Agent
 from .devices import Devices
+from .distributed import connect
 from .model import Model
 from .programs import choose_device, setup
-from .replicas import connect
 
 __all__ = [
     'Agent',

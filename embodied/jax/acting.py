@@ -9,8 +9,8 @@ import numpy as np
 from embodied.core import base
 
 from .devices import near_host
+from .packing import Rows
 from .programs import Compiler, Program
-from .rows import Rows
 
 __all__ = ['RowPolicy']
 

@@ -19,11 +19,11 @@ from embodied.core.agreement import GO_ON, Agreement
 from embodied.core.errors import NonFiniteError
 
 from .acting import RowPolicy
+from .batch_transfer import Parcel, Wrapping
 from .devices import Devices, placed
+from .distributed import await_all, take_from_first
 from .model import Model
-from .parcel import Parcel, Wrapping
 from .programs import Compiled, Compiler, Program
-from .replicas import await_all, take_from_first
 from .tree import Packer, Tree
 
 __all__ = ['Agent']

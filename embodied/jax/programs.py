@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import jax
 
-from embodied.core import cpu
 from embodied.core.errors import ConfigError
+from embodied.processes import cpu
 
 __all__ = ['Compiled', 'Compiler', 'Program', 'choose_device', 'setup']
 

@@ -1,6 +1,6 @@
 """Replay: steps of many streams in bounded, crash-safe, memory-mapped segments."""
 
-from . import selectors
 from .replay import Replay
+from .sampling import selectors
 
 __all__ = ['Replay', 'selectors']

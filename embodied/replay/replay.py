@@ -10,24 +10,24 @@ import numpy as np
 from embodied.core import base
 from embodied.core.errors import ConfigError, ReplayError
 
-from . import snapshot
-from .allocator import GIGABYTE, Allocator
-from .checksums import is_full
-from .damage import Damage
-from .folder import Folder, boot_id, need_descriptors, quarantine
-from .footprint import Footprint
-from .index import NONE
-from .inventory import Inventory
-from .loader import load_folder, load_source, refuse_difference
-from .online import OnlineQueue
-from .reader import Reader
-from .schema import CONTEXT_KEYS, Schema
-from .scrubber import Scrubber
-from .segment import Segment
-from .selector import Selector
-from .selectors import Uniform
-from .store import Store
-from .syncer import Syncer, sync_segments
+from .recovery import snapshot
+from .recovery.damage import Damage
+from .recovery.folder import Folder, boot_id, need_descriptors, quarantine
+from .recovery.inventory import Inventory
+from .recovery.loader import load_folder, load_source, refuse_difference
+from .recovery.scrubber import Scrubber
+from .recovery.syncer import Syncer, sync_segments
+from .sampling.index import NONE
+from .sampling.online import OnlineQueue
+from .sampling.selector import Selector
+from .sampling.selectors import Uniform
+from .sampling.sequence_reader import Reader
+from .storage.allocator import GIGABYTE, Allocator
+from .storage.checksums import is_full
+from .storage.schema import CONTEXT_KEYS, Schema
+from .storage.segment import Segment
+from .storage.store import Store
+from .tools.footprint import Footprint
 
 __all__ = ['Replay']
 

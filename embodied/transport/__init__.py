@@ -26,7 +26,7 @@ from .errors import (
     Unanswered,
 )
 from .futures import Future
-from .hello import Identity
+from .handshake_identity import Identity
 from .interface import Client as ClientInterface
 from .interface import Request, Settings, current_requests
 from .interface import Server as ServerInterface
@@ -66,7 +66,7 @@ def Server(  # noqa: N802 - reads as the class it stands for
 
         return WireServer(addr, name, **options)
     if transport == 'portal':
-        from .portal_server import PortalServer
+        from .portal.server import PortalServer
 
         return PortalServer(addr, name, **options)
     raise _unknown(transport)
@@ -85,7 +85,7 @@ def Client(  # noqa: N802 - reads as the class it stands for
 
         return WireClient(addr, name, maxinflight, **options)
     if transport == 'portal':
-        from .portal_client import PortalClient
+        from .portal.client import PortalClient
 
         return PortalClient(addr, name, maxinflight, **options)
     raise _unknown(transport)

@@ -1,7 +1,7 @@
 """Client: calls over our own wires that survive lost connections and servers.
 
-Threads send and read by themselves, see `SharedLine`. A keeper thread looks after what
-nobody waits for: the connection, deadlines, releases of slabs, futures with callbacks.
+Threads send and read by themselves, see `SharedReader`. A keeper thread looks after
+the connection, deadlines, releases of slabs and futures with callbacks.
 """
 
 import collections
@@ -16,18 +16,19 @@ from typing import Any
 
 from embodied.core.errors import ConfigError
 
-from . import addresses, hello, security
+from . import addresses, security
+from . import handshake_identity as hello
+from .codec.encoding import prepare, unpack_value
+from .codec.frames import REPEAT, Content, Kind, Message, make_frames
+from .codec.shared_memory import SlabGone, SlabPool, SlabReader
 from .errors import Disconnected, MessageError, Refused, RemoteError, Timeout
 from .futures import Future, Waiter
-from .greeting import Greeting
+from .handshake_client import ClientHandshake
 from .interface import Client, Settings
 from .keys import ClientKeys
-from .lines import make_line
-from .mailbox import Mailbox
-from .packing import prepare, unpack_value
-from .shared_line import SharedLine
-from .slabs import SlabGone, SlabPool, SlabReader
-from .wire import REPEAT, Content, Kind, Parcel, make_frames
+from .reader import SharedReader
+from .wires.dialing import open_connection
+from .wires.wake_queue import WakeQueue
 
 __all__ = ['WireClient']
 
@@ -83,12 +84,14 @@ class WireClient(Client):
         self._timeout = timeout
         self._resend = resend
         self._settings = settings or Settings()
-        self._wire = make_line(address, keys, encrypt, self._settings, self._changed)
-        self._line = SharedLine(self._wire, self._handle)
+        self._wire = open_connection(
+            address, keys, encrypt, self._settings, self._changed
+        )
+        self._line = SharedReader(self._wire, self._handle)
         self._lock = self._line.lock  # guards everything below
         self._calls: dict[int, Call] = {}  # by number, in order
         self._number = 0
-        self._greeting = Greeting(
+        self._greeting = ClientHandshake(
             name, secrets.token_bytes(16), identity, keys, self._settings
         )
         self._pool = SlabPool(self._settings.slab_bytes)
@@ -102,7 +105,7 @@ class WireClient(Client):
         self._keeper_due = math.inf  # when the keeper looks at deadlines again
         self._due: collections.deque[Callable[[], None]] = collections.deque()
         self._dropped: collections.deque[Exception] = collections.deque()
-        self._keeper_mail = Mailbox()
+        self._keeper_mail = WakeQueue()
         self._keeper = threading.Thread(
             target=self._keep, name=f'{name}-keeper', daemon=True
         )
@@ -272,7 +275,7 @@ class WireClient(Client):
 
     # Messages and events.
 
-    def _handle(self, parcel: Parcel) -> None:
+    def _handle(self, parcel: Message) -> None:
         kind, number, _, _, _, _, _, _, _, mark = parcel
         if kind != REPLY and kind != ERROR:
             self._handle_rest(parcel)
@@ -291,7 +294,7 @@ class WireClient(Client):
             error = MessageError(f'Unreadable answer: {e}')
         self._finish(number, value, error)
 
-    def _handle_rest(self, parcel: Parcel) -> None:
+    def _handle_rest(self, parcel: Message) -> None:
         """What is no answer to a call."""
         if parcel.kind == Kind.RELEASE:
             self._pool.release(parcel.number, self._holder)
@@ -318,7 +321,7 @@ class WireClient(Client):
         message, text, kind = words['message'], words['text'], words.get('kind', '')
         return RemoteError(message, text, self._server, kind)
 
-    def _welcomed(self, parcel: Parcel) -> None:
+    def _welcomed(self, parcel: Message) -> None:
         try:
             welcome = self._greeting.welcome(parcel)
         except Refused as e:
@@ -331,7 +334,7 @@ class WireClient(Client):
         self._server_maps_ours = welcome.server_maps_ours
         if welcome.server_pid is not None:
             self._reader = SlabReader(welcome.server_pid, self._note_release())
-            self._send(Parcel(Kind.MAPPED).frames())
+            self._send(Message(Kind.MAPPED).frames())
         self._ready = True
         for call in list(self._calls.values()):
             call.holder = None  # Pack again: the server may map our slabs now.
@@ -346,7 +349,7 @@ class WireClient(Client):
         holder, mail = self._holder, self._keeper_mail
         return lambda number: mail.put((holder, number))
 
-    def _challenged(self, parcel: Parcel) -> None:
+    def _challenged(self, parcel: Message) -> None:
         try:
             answer = self._greeting.prove(parcel)
         except Refused as e:
@@ -399,11 +402,11 @@ class WireClient(Client):
             self._look()
             for item in mail:
                 if isinstance(item, tuple) and item[0] is self._holder:
-                    self._send(Parcel(Kind.RELEASE, item[1]).frames())
+                    self._send(Message(Kind.RELEASE, item[1]).frames())
             self._line.pump()
             self._expire()
             if STOP in mail:
-                self._send(Parcel(Kind.BYE).frames())
+                self._send(Message(Kind.BYE).frames())
         self._run_callbacks()
         return STOP in mail
 

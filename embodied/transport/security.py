@@ -8,11 +8,17 @@ from zmq.utils import z85
 
 from embodied.core.errors import ConfigError
 
-from . import zmq_sockets
 from .addresses import Address
 from .keys import ClientKeys, ServerKeys
+from .wires import zmq_sockets
 
-__all__ = ['Gate', 'Logbook', 'encrypt_client', 'encrypt_server', 'require_keys']
+__all__ = [
+    'CurveAuthenticator',
+    'WarnOnce',
+    'encrypt_client',
+    'encrypt_server',
+    'require_keys',
+]
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +26,7 @@ ZAP_ENDPOINT = 'inproc://zeromq.zap.01'
 MAX_LOGGED = 1000
 
 
-class Logbook:
+class WarnOnce:
     """Warns once per peer, however often it tries."""
 
     def __init__(self) -> None:
@@ -32,11 +38,11 @@ class Logbook:
             log.warning('%s: %s', peer, message)
 
 
-class Gate:
+class CurveAuthenticator:
     """Answers ZeroMQ's question whether the holder of a public key may enter."""
 
     def __init__(
-        self, context: zmq.Context, allowed: Iterable[str], logbook: Logbook
+        self, context: zmq.Context, allowed: Iterable[str], logbook: WarnOnce
     ) -> None:
         self._allowed = {z85.decode(key.encode()) for key in allowed}
         self._logbook = logbook

@@ -7,18 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from . import addresses, hello, security
-from .batching import Batcher
+from . import addresses, security
+from . import handshake_identity as hello
+from .dispatch.batcher import Batcher
+from .dispatch.methods import Methods, Task
 from .errors import AddressInUse
-from .exchange import Exchange
+from .handshake_server import ServerHandshake
 from .interface import MAX_WAIT, Server, Settings
 from .keys import ServerKeys
-from .links import Port
-from .loop import Loop
-from .methods import Methods, Task
-from .reception import Reception
-from .unix_port import UnixPort
-from .zmq_port import ZmqPort
+from .requests import RequestHandler
+from .wires.event_loop import Loop
+from .wires.unix_server import UnixListener
+from .wires.wire import Listener
+from .wires.zmq_server import ZmqListener
 
 __all__ = ['WireServer']
 
@@ -49,11 +50,11 @@ class WireServer(Server):
         self._loop = Loop()
         self._methods = Methods(name, self._deliver)
         self._methods.on_failure = self._fail
-        logbook = security.Logbook()
-        reception = Reception(
+        logbook = security.WarnOnce()
+        reception = ServerHandshake(
             name, identity or hello.Identity(), keys, self._settings, logbook
         )
-        self._exchange = Exchange(
+        self._exchange = RequestHandler(
             name, self._loop, self._methods, reception, self._settings, logbook
         )
         self._ports = self._make_ports(keys, encrypt, logbook)
@@ -114,19 +115,19 @@ class WireServer(Server):
         return self._exchange.pool.empty(shape, dtype)
 
     def _make_ports(
-        self, keys: ServerKeys | None, encrypt: bool, logbook: security.Logbook
-    ) -> list[Port]:
-        ports: list[Port] = []
+        self, keys: ServerKeys | None, encrypt: bool, logbook: security.WarnOnce
+    ) -> list[Listener]:
+        ports: list[Listener] = []
         if addresses.has_unix():
             anybody = keys is not None
-            ports.append(UnixPort(self._address, anybody, self._settings, logbook))
+            ports.append(UnixListener(self._address, anybody, self._settings, logbook))
         if not self._address.local:
             shown = keys if encrypt else None
-            ports.append(ZmqPort(self._address, shown, self._settings, logbook))
+            ports.append(ZmqListener(self._address, shown, self._settings, logbook))
         return ports
 
     def _open(self) -> None:
-        opened: list[Port] = []
+        opened: list[Listener] = []
         try:
             for port in self._ports:
                 port.open(self._loop, self._exchange)

@@ -11,8 +11,8 @@ from driver_envs import Counter, SavedCounter
 
 import embodied
 from embodied.core.errors import ConfigError, SpaceError
-from embodied.envs.catch import Catch
-from embodied.envs.dummy import Dummy
+from embodied.envs.builtin.catch import Catch
+from embodied.envs.builtin.dummy import Dummy
 
 BOTH = pytest.mark.parametrize('parallel', [False, True], ids=['inline', 'process'])
 partial = functools.partial

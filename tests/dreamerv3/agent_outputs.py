@@ -11,10 +11,11 @@ import optax
 import oracle
 from golden_names import by_golden_name, with_golden_values
 
-from dreamerv3 import behavior, config, optimizer, returns
-from dreamerv3.heads import ScalarHead
-from dreamerv3.model import Dreamer, Nets
-from dreamerv3.rssm import State
+from dreamerv3 import config
+from dreamerv3.agent import behavior, optimizer, returns
+from dreamerv3.agent.model import Dreamer, Nets
+from dreamerv3.agent.networks.heads import ScalarHead
+from dreamerv3.agent.networks.rssm import State
 from embodied.jax.layout import Layout
 
 __all__ = ['Setup', 'evaluate', 'setup']

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dreamerv3.model import Nets
-from dreamerv3.reference import reference_name
+from dreamerv3.agent.model import Nets
+from dreamerv3.api.reference_names import reference_name
 from embodied.jax.tree import Tree
 
 __all__ = ['by_golden_name', 'with_golden_values']

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dreamerv3.actions import Actions
+from dreamerv3.agent.actions import Actions
 from embodied.core.errors import SpaceError
 from embodied.jax import outputs
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import dreamerv3
-from dreamerv3.context import Sequence
-from dreamerv3.model import Dreamer
+from dreamerv3.agent.model import Dreamer
+from dreamerv3.agent.replay_context import Sequence
 from embodied.core.errors import CheckpointError, NonFiniteError
 from embodied.jax.tree import Tree
 

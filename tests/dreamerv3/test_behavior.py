@@ -6,8 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dreamerv3 import behavior, config
-from dreamerv3.returns import Range
+from dreamerv3 import config
+from dreamerv3.agent import behavior
+from dreamerv3.agent.returns import Range
 from embodied.jax import outputs
 
 BINS = np.array([-10.0, -1.0, 0.0, 1.0, 10.0], np.float32)

@@ -14,13 +14,13 @@ import pytest
 import safetensors.numpy
 
 import dreamerv3
-from dreamerv3 import bundle as bundle_lib
 from dreamerv3 import factories
-from dreamerv3.importing import merge
+from dreamerv3.agent.model import Dreamer
+from dreamerv3.api import bundle as bundle_lib
+from dreamerv3.api.origin import Origin
+from dreamerv3.api.reference_names import read, reference_name
+from dreamerv3.commands.importing import merge
 from dreamerv3.main import main
-from dreamerv3.model import Dreamer
-from dreamerv3.origin import Origin
-from dreamerv3.reference import read, reference_name
 from embodied.core.checkpoint import load_part
 from embodied.core.errors import CheckpointError
 from embodied.jax.tree import Tree

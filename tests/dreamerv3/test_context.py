@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dreamerv3 import config, latents
-from dreamerv3.context import Carry, cut_context
-from dreamerv3.rssm import RSSM, State
+from dreamerv3 import config
+from dreamerv3.agent.networks import latents
+from dreamerv3.agent.networks.rssm import RSSM, State
+from dreamerv3.agent.replay_context import Carry, cut_context
 from embodied.jax import nets
 
 BATCH, LENGTH = 2, 4

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from dreamerv3 import config as config_lib
-from dreamerv3 import pictures
+from dreamerv3.commands import demo_pictures as pictures
 from dreamerv3.main import main
 from embodied.logging import read_records
 
@@ -32,9 +32,8 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope='module')
 def output(folder):
     # A process of its own: the logger's process writes to the same output.
-    code = (
-        'import sys; from dreamerv3 import demo; demo.main(sys.argv[2:], sys.argv[1])'
-    )
+    code = 'import sys\nfrom dreamerv3.commands import demo\n'
+        'demo.main(sys.argv[2:], sys.argv[1])'
     command = [sys.executable, '-c', code, str(folder), *FLAGS]
     return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
 

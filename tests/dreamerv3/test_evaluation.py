@@ -11,8 +11,8 @@ import dreamerv3
 import embodied
 from dreamerv3.main import main
 from embodied.core.errors import ConfigError
-from embodied.core.signals import Terminated
 from embodied.logging import read_records
+from embodied.processes.signals import Terminated
 
 LENGTHS = [2, 9, 4, 3, 7]
 

@@ -14,7 +14,7 @@ from dreamerv3 import config as config_lib
 from dreamerv3 import factories
 from embodied.core.errors import ConfigError
 from embodied.logging import read_records
-from embodied.run.parallel.status import StatusFile
+from embodied.run.parallel.supervision.status import StatusFile
 
 
 def resolve(line=''):

@@ -7,9 +7,9 @@ import numpy as np
 import oracle
 import pytest
 
-from dreamerv3.context import Sequence
-from dreamerv3.returns import Range
-from dreamerv3.rssm import State
+from dreamerv3.agent.networks.rssm import State
+from dreamerv3.agent.replay_context import Sequence
+from dreamerv3.agent.returns import Range
 
 PROBLEM = oracle.Problem(
     image=None,

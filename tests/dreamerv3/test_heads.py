@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dreamerv3 import config
-from dreamerv3.actions import Actions
-from dreamerv3.heads import BinaryHead, Policy, ScalarHead
+from dreamerv3.agent.actions import Actions
+from dreamerv3.agent.networks.heads import BinaryHead, Policy, ScalarHead
 from embodied.jax import nets
 
 FEAT = 20

@@ -4,7 +4,7 @@ import elements
 import numpy as np
 import pytest
 
-from dreamerv3.inputs import Inputs, flat_size, num_classes
+from dreamerv3.agent.networks.inputs import Inputs, flat_size, num_classes
 from embodied.core.errors import ConfigError, SpaceError
 
 IMAGE = elements.Space(np.uint8, (64, 64, 3))

@@ -3,7 +3,7 @@
 import pytest
 
 from dreamerv3 import config as config_lib
-from dreamerv3.limits import check_limits
+from dreamerv3.agent.limits import check_limits
 from embodied.core.errors import ConfigError
 
 CASES = [

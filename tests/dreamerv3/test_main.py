@@ -11,8 +11,8 @@ from PIL import Image
 
 import embodied
 from dreamerv3 import config as config_lib
-from dreamerv3.folder import RunFolder, expand
 from dreamerv3.main import main
+from dreamerv3.run_folder import RunFolder, expand
 from embodied.core.checkpoint import load_part_and_step
 from embodied.core.errors import ConfigError
 from embodied.envs.registry import label
@@ -115,7 +115,7 @@ def test_lock_of_a_killed_process_does_not_hold(tmp_path):
     code = (
         'import os, signal, sys\n'
         'from dreamerv3 import config\n'
-        'from dreamerv3.folder import RunFolder\n'
+        'from dreamerv3.run_folder import RunFolder\n'
         "folder = RunFolder(config.resolve(['--logdir', sys.argv[1]])[0])\n"
         'folder.__enter__()\n'
         'os.kill(os.getpid(), signal.SIGKILL)\n'

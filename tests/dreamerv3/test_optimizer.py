@@ -10,7 +10,7 @@ import oracle
 import pytest
 
 from dreamerv3 import config
-from dreamerv3.optimizer import clip_by_parameter_norm, make_optimizer
+from dreamerv3.agent.optimizer import clip_by_parameter_norm, make_optimizer
 from embodied.jax.layout import Layout
 
 

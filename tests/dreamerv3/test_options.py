@@ -19,8 +19,8 @@ import dreamerv3
 import embodied
 from dreamerv3 import config as config_lib
 from dreamerv3 import engines, factories, main
-from embodied.run.engines.kubernetes import KubernetesOptions
-from embodied.run.engines.slurm import SlurmOptions
+from embodied.run.parallel.engines.kubernetes import KubernetesOptions
+from embodied.run.parallel.engines.slurm import SlurmOptions
 from embodied.run.parallel.settings import ParallelSettings as Settings
 
 PACKAGES = [pathlib.Path(p.__file__).parent for p in (dreamerv3, embodied)]

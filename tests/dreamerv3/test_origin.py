@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from dreamerv3 import config
-from dreamerv3.origin import Origin
+from dreamerv3.api.origin import Origin
 
 SPACES = {
     'image': elements.Space(np.uint8, (16, 16, 3)),

@@ -10,10 +10,10 @@ import pytest
 from oracle import heads, outputs, traced, world_model
 
 from dreamerv3 import config
-from dreamerv3.context import Sequence
-from dreamerv3.model import Dreamer
-from dreamerv3.returns import Range
-from dreamerv3.rssm import State
+from dreamerv3.agent.model import Dreamer
+from dreamerv3.agent.networks.rssm import State
+from dreamerv3.agent.replay_context import Sequence
+from dreamerv3.agent.returns import Range
 from embodied.core.errors import ConfigError
 from embodied.jax.outputs import TwoHot, symexp_bins
 

@@ -7,7 +7,7 @@ import pytest
 
 from dreamerv3 import config as config_lib
 from dreamerv3 import factories
-from dreamerv3.replicas import check_replicas, replica_folder
+from dreamerv3.replica_options import check_replicas, replica_folder
 from embodied.core.errors import ConfigError
 
 GOOD = {

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dreamerv3.report import open_loop_video
+from dreamerv3.agent.report import open_loop_video
 
 GREEN, RED = (0, 160, 0), (200, 0, 0)
 SIDE = 6  # pixels, with a border of one around them

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from oracle import behavior as expected
 
-from dreamerv3.returns import Range, lambda_return, update_range
+from dreamerv3.agent.returns import Range, lambda_return, update_range
 
 RANGE = types.SimpleNamespace(rate=0.01, low=5.0, high=95.0, limit=1.0)
 

@@ -6,10 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dreamerv3 import behavior, config
-from dreamerv3.actions import Actions
-from dreamerv3.heads import Policy
-from dreamerv3.rssm import RSSM, State
+from dreamerv3 import config
+from dreamerv3.agent import behavior
+from dreamerv3.agent.actions import Actions
+from dreamerv3.agent.networks.heads import Policy
+from dreamerv3.agent.networks.rssm import RSSM, State
 from embodied.jax import nets
 
 STARTS, STEPS, TOKENS = 5, 4, 6

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dreamerv3 import config
-from dreamerv3.rssm import FEW_CLASSES, RSSM, Sample, State
+from dreamerv3.agent.networks.rssm import FEW_CLASSES, RSSM, Sample, State
 from embodied.jax import nets, recurrence
 
 TOKENS, ACTIONS = 6, 5

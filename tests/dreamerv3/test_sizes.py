@@ -10,7 +10,7 @@ import pytest
 from golden_names import by_golden_name
 
 from dreamerv3 import config
-from dreamerv3.model import Dreamer
+from dreamerv3.agent.model import Dreamer
 from embodied.core.errors import ConfigError
 
 IMAGE = {'image': elements.Space(np.uint8, (64, 64, 3))}

@@ -10,7 +10,8 @@ import psutil
 import pytest
 
 import dreamerv3
-from dreamerv3 import provenance, sweep
+from dreamerv3 import provenance
+from dreamerv3.commands import sweep
 from dreamerv3.main import main
 from embodied import envs
 from embodied.core.errors import ConfigError

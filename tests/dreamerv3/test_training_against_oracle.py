@@ -13,9 +13,9 @@ import pytest
 import training_oracle
 from golden_names import by_golden_name
 
-from dreamerv3 import behavior
-from dreamerv3.returns import Range
-from dreamerv3.rssm import State
+from dreamerv3.agent import behavior
+from dreamerv3.agent.networks.rssm import State
+from dreamerv3.agent.returns import Range
 
 TOLERANCE = 1e-5
 GRADIENT_TOLERANCE = 1e-4  # backward through time in float32

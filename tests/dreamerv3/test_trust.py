@@ -10,16 +10,17 @@ import elements
 import pytest
 
 import dreamerv3
-from dreamerv3 import bundle as bundle_lib
 from dreamerv3 import config as config_lib
-from dreamerv3 import factories, foreign
+from dreamerv3 import factories
+from dreamerv3.api import bundle as bundle_lib
+from dreamerv3.api import foreign
+from dreamerv3.api.origin import Origin
 from dreamerv3.main import main
-from dreamerv3.origin import Origin
 from embodied import envs
 from embodied.core.checkpoint import Checkpoint, load_part, load_step
 from embodied.core.errors import TrustError
 from embodied.core.files import seal
-from embodied.envs import own
+from embodied.envs.adapters import own
 
 MODULE = """\
 import pathlib

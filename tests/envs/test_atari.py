@@ -10,7 +10,7 @@ from PIL import Image
 
 from embodied import envs
 from embodied.core.errors import ConfigError
-from embodied.envs.atari import Atari
+from embodied.envs.suites.atari import Atari
 
 NOOP, FIRE, RIGHT = 0, 1, 2
 EXACT = {'sticky': False, 'noops': 0, 'actions': 'needed'}

@@ -7,9 +7,9 @@ import pytest
 
 from embodied.core.errors import ConfigError
 from embodied.core.random_agent import RandomAgent
-from embodied.envs.catch import Catch
-from embodied.envs.dummy import Dummy
-from embodied.envs.reach import Reach
+from embodied.envs.builtin.catch import Catch
+from embodied.envs.builtin.dummy import Dummy
+from embodied.envs.builtin.reach import Reach
 from embodied.envs.wrappers import CheckSpaces
 
 LEFT, STAY, RIGHT = 0, 1, 2

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from python_versions import needs_dm_control
 
-from dreamerv3 import check_env
+from dreamerv3.commands import check_env
 from dreamerv3.main import main
 from embodied import envs
 from embodied.core.base import Env
-from embodied.envs import checker
+from embodied.envs.checking import checker
 from embodied.envs.spaces import act_spaces, make_obs, obs_spaces
 
 IMAGE = elements.Space(np.uint8, (64, 64, 3))

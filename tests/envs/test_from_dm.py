@@ -8,7 +8,7 @@ import pytest
 from dm_env import specs
 
 from embodied.core.errors import ConfigError, MissingExtraError, SpaceError
-from embodied.envs.from_dm import FromDM
+from embodied.envs.adapters.from_dm import FromDM
 from embodied.envs.wrappers import CheckSpaces, UnifyDtypes
 
 FLOATS = specs.Array((2,), np.float64)

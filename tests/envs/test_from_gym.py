@@ -7,7 +7,7 @@ from gymnasium import spaces
 
 from embodied.core.errors import ConfigError, MissingExtraError, SpaceError
 from embodied.core.random_agent import RandomAgent
-from embodied.envs.from_gym import FromGym
+from embodied.envs.adapters.from_gym import FromGym
 from embodied.envs.wrappers import CheckSpaces, UnifyDtypes
 
 BOX = spaces.Box(-1, 1, (3,), np.float32)

@@ -10,7 +10,8 @@ from dm_env import specs
 
 from embodied import envs
 from embodied.core.errors import ConfigError
-from embodied.envs import own, registry
+from embodied.envs import registry
+from embodied.envs.adapters import own
 
 MODULE = """
 import gymnasium

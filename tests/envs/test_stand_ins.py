@@ -9,7 +9,7 @@ import pytest
 import stand_ins
 
 from embodied import envs
-from embodied.envs.minecraft import ACTIONS, MILESTONES
+from embodied.envs.suites.minecraft import ACTIONS, MILESTONES
 
 
 @pytest.fixture(autouse=True)

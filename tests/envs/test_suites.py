@@ -10,7 +10,8 @@ from python_versions import needs_dm_control, needs_memory_maze
 from embodied import envs
 from embodied.core.errors import ConfigError, MissingExtraError
 from embodied.core.random_agent import RandomAgent
-from embodied.envs import extras, rendering
+from embodied.envs import extras
+from embodied.envs.suites import rendering
 
 
 def rollout(env, steps, seed=0):
@@ -178,7 +179,7 @@ def test_images_are_drawn_by_what_was_chosen(drawing):
 @pytest.mark.parametrize('name', ['9x9', '15x15'])
 def test_mazes_have_no_faults(drawing, name):
     code = (
-        'from dreamerv3 import check_env\n'
+        'from dreamerv3.commands import check_env\n'
         f'report = check_env.check_task("memorymaze_{name}", 40, 60)\n'
         # Speed depends on what draws; all else has to be right.
         'assert not [x for x in report.findings if x.severity == "error"], report\n'

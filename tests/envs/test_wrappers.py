@@ -13,7 +13,7 @@ from scripted_env import SavedScripted, Scripted, play
 import embodied
 from embodied import wrappers
 from embodied.core.errors import ConfigError, SpaceError
-from embodied.envs.catch import Catch
+from embodied.envs.builtin.catch import Catch
 
 RESET = {'action': np.int32(0), 'reset': True}
 STEP = {'action': np.int32(0), 'reset': False}

@@ -18,7 +18,7 @@ import numpy as np
 
 from embodied.logging import JsonlOutput, Logger
 from embodied.replay import Replay
-from embodied.replay.inspection import Inspection
+from embodied.replay.tools.inspection import Inspection
 from embodied.run.parallel import combined, parallel_envs, parallel_replay
 from embodied.streams import Consec, Stateless
 

@@ -12,7 +12,7 @@ from watching import FolderWatch
 
 from embodied.core.checkpoint import load_part
 from embodied.logging import read_records
-from embodied.run.parallel.manifest import Manifest
+from embodied.run.parallel.saves.manifest import Manifest
 
 HERE = Path(__file__).parent
 SECONDS = 90  # to recover from anything

@@ -12,7 +12,7 @@ from pathlib import Path
 import elements
 import fault_parts
 
-from embodied.run.engines.ray_engine import RayEngine
+from embodied.run.parallel.engines.ray.engine import RayEngine
 
 KINDS = ('agent', 'replay', 'logger', 'env')
 WANTED = {'cpus': 0.0, 'gpus': 0.0, 'gb': 0.0, 'resource': ''}

@@ -9,7 +9,7 @@ import sys
 import pytest
 from damage import harm
 
-from embodied.replay.inspection import Inspection
+from embodied.replay.tools.inspection import Inspection
 
 STEPS, MORE = 3000, 300
 OPTIONS = {

@@ -25,13 +25,13 @@ from dreamerv3.main import loop_args
 from embodied import transport
 from embodied.core.checkpoint import load_part, load_step
 from embodied.core.errors import DreamerError, RoleError
-from embodied.core.signals import REPEAT_KEY
 from embodied.logging import read_records
+from embodied.processes.signals import REPEAT_KEY
 from embodied.run import parallel
-from embodied.run.parallel import addresses
-from embodied.run.parallel.crew import Crew
-from embodied.run.parallel.links import make_client
+from embodied.run.parallel.context import make_client
+from embodied.run.parallel.engines import ports as addresses
 from embodied.run.parallel.settings import FIRST_EVAL_ENV, ParallelSettings
+from embodied.run.parallel.supervision.supervisor import Supervisor
 
 pytestmark = pytest.mark.usefixtures('nothing_is_left')
 
@@ -148,11 +148,11 @@ def test_roles_started_apart_find_each_other_in_any_order(tmp_path, backwards):
     """Each one is there, and waits, before the next one is started."""
     args = foreign.make_args(tmp_path, **fixed_addresses())
     jobs = list(role_jobs(tmp_path, args).items())
-    with Crew(ParallelSettings.read(args)) as crew:
+    with Supervisor(ParallelSettings.read(args)) as supervisor:
         for name, job in reversed(jobs) if backwards else jobs:
             # It ends a worker that was still being started when the run was over.
-            crew.start(name, *job, lead=name == 'agent')
-        crew.wait()
+            supervisor.start(name, *job, lead=name == 'agent')
+        supervisor.wait()
     check_finished(tmp_path)
 
 
@@ -160,9 +160,9 @@ def test_threads_of_portal_run_actor_and_learner(tmp_path):
     """As in the usage examples that existing jobs follow."""
     args = foreign.make_args(tmp_path, **fixed_addresses())
     jobs = role_jobs(tmp_path, args)
-    with Crew(ParallelSettings.read(args)) as crew:
+    with Supervisor(ParallelSettings.read(args)) as supervisor:
         for name in jobs.keys() - {'agent'}:
-            crew.start(name, *jobs[name])
+            supervisor.start(name, *jobs[name])
         agent = foreign.Agent()
         barrier = threading.Barrier(2)
         workers = [
@@ -170,7 +170,7 @@ def test_threads_of_portal_run_actor_and_learner(tmp_path):
             portal.Thread(parallel.parallel_learner, agent, barrier, args),
         ]
         portal.run(workers)
-        crew.wait()
+        supervisor.wait()
     check_finished(tmp_path)
 
 

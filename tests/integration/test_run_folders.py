@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from faults import FaultyRun, check_folder, check_ratio
 
-from embodied.run.parallel.manifest import Manifest
+from embodied.run.parallel.saves.manifest import Manifest
 
 pytestmark = pytest.mark.usefixtures('nothing_is_left')
 

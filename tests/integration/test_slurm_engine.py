@@ -13,7 +13,7 @@ from dreamerv3 import config as config_lib
 from dreamerv3 import engines, main
 from embodied import transport
 from embodied.logging import read_records
-from embodied.run.engines import slurm
+from embodied.run.parallel.engines import slurm
 
 FLAGS = ('--configs', 'debug', '--script=parallel', '--engine=slurm')
 FLAGS += ('--random_agent=True', '--task=dummy_disc', '--run.envs=2')

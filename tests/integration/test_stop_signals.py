@@ -14,12 +14,12 @@ from watching import FolderWatch
 from dreamerv3 import config as config_lib
 from dreamerv3.main import loop_args
 from embodied.core.checkpoint import load_part, load_step
-from embodied.core.signals import REPEAT
 from embodied.logging import read_records
-from embodied.run.parallel.links import make_client
-from embodied.run.parallel.manifest import Manifest
+from embodied.processes.signals import REPEAT
+from embodied.run.parallel.context import make_client
+from embodied.run.parallel.saves.manifest import Manifest
 from embodied.run.parallel.settings import ParallelSettings
-from embodied.run.parallel.status import Status
+from embodied.run.parallel.supervision.status import Status
 from embodied.transport import free_port
 
 pytestmark = pytest.mark.usefixtures('nothing_is_left')

@@ -6,7 +6,7 @@ from fault_parts import BATCH, LENGTH
 from faults import MINIMUM, FaultyRun, check_folder
 
 from embodied.logging import read_records
-from embodied.run.parallel.manifest import Manifest
+from embodied.run.parallel.saves.manifest import Manifest
 
 pytestmark = pytest.mark.usefixtures('nothing_is_left')
 

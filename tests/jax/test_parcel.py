@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from embodied.jax.parcel import SMALL, Wrapping
+from embodied.jax.batch_transfer import SMALL, Wrapping
 
 BATCH = {
     'small': np.array([[1.5, -2.0], [3.0, 4.0]], np.float32),

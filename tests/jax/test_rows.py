@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from embodied.jax.rows import Rows
+from embodied.jax.packing import Rows
 
 ARRAYS = {
     'image': np.arange(2 * 4 * 4 * 3, dtype=np.uint8).reshape(2, 4, 4, 3),

@@ -3,7 +3,7 @@
 import numpy as np
 
 from embodied.replay import Replay
-from embodied.replay.inspection import Inspection
+from embodied.replay.tools.inspection import Inspection
 
 
 def make(path, length=5, **kwargs):

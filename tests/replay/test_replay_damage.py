@@ -9,11 +9,11 @@ import pytest
 from replay_parts import add, kill, make
 
 from embodied import selectors
-from embodied.replay.folder import list_segments
-from embodied.replay.inspection import Inspection
-from embodied.replay.schema import ORDER
-from embodied.replay.segment import HEADER, Segment
-from embodied.replay.tools import main
+from embodied.replay.recovery.folder import list_segments
+from embodied.replay.storage.schema import ORDER
+from embodied.replay.storage.segment import HEADER, Segment
+from embodied.replay.tools.commands import main
+from embodied.replay.tools.inspection import Inspection
 
 CHUNK = 8  # steps, as `make` has it
 

@@ -13,9 +13,10 @@ from replay_parts import add, kill, make, stored_rows
 
 from embodied import selectors
 from embodied.core.errors import ConfigError, ReplayError
-from embodied.replay import Replay, folder
-from embodied.replay.folder import file_system, list_segments
-from embodied.replay.syncer import Syncer
+from embodied.replay import Replay
+from embodied.replay.recovery import folder
+from embodied.replay.recovery.folder import file_system, list_segments
+from embodied.replay.recovery.syncer import Syncer
 
 
 def same_samples(left, right, count=5):
@@ -294,7 +295,7 @@ def test_unknown_places_for_latents_are_refused(tmp_path):
 DESCRIPTORS = """
     import resource
     from embodied.core.errors import ReplayError
-    from embodied.replay.folder import need_descriptors
+    from embodied.replay.recovery.folder import need_descriptors
     resource.setrlimit(resource.RLIMIT_NOFILE, (100, 900))
     need_descriptors(200)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from embodied.replay.inspection import Inspection
-from embodied.replay.schema import VERSION
+from embodied.replay.storage.schema import VERSION
+from embodied.replay.tools.inspection import Inspection
 
 sys.path.insert(0, str(Path(__file__).parent))
 from replay_writer import STREAMS, image  # noqa: E402 (a file beside this one)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from replay_parts import add, kill, make, stored_rows
 
-from embodied.replay.folder import list_segments
-from embodied.replay.schema import VERSION
+from embodied.replay.recovery.folder import list_segments
+from embodied.replay.storage.schema import VERSION
 
 
 def test_a_row_without_its_commit_is_not_served(tmp_path):

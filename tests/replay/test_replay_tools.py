@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from embodied.replay import Replay
-from embodied.replay.folder import list_segments
-from embodied.replay.footprint import Footprint, row_bytes_of
-from embodied.replay.tools import main
+from embodied.replay.recovery.folder import list_segments
+from embodied.replay.tools.commands import main
+from embodied.replay.tools.footprint import Footprint, row_bytes_of
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from embodied import selectors
 from embodied.core.errors import ConfigError, ReplayError
 from embodied.replay import Replay
-from embodied.replay.sumtree import SumTree
+from embodied.replay.sampling.sumtree import SumTree
 
 
 def filled(selector, steps=30, length=4, **kwargs):

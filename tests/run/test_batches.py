@@ -8,7 +8,7 @@ import pytest
 from run_parts import look_ahead
 
 import embodied
-from embodied.run.batches import Batches
+from embodied.run.shared.batches import Batches
 from embodied.streams import Map, Stateless
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from embodied.run.filming import Filming
+from embodied.run.shared.filming import Filming
 
 NEVER, ALWAYS, PATIENT = 0.0, -1.0, 60.0
 

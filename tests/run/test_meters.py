@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from embodied.run.meters import Averages, Share, Speed, usage
+from embodied.run.shared.meters import Averages, Share, Speed, usage
 
 
 def test_scalars_are_averaged_by_name_and_start_anew():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embodied.run.ratio import RatioHistory, TrainRatio
+from embodied.run.shared.ratio import RatioHistory, TrainRatio
 
 BATCH_STEPS = 16 * 64
 

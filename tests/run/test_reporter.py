@@ -5,8 +5,8 @@ import pytest
 import run_parts as parts
 
 import embodied
-from embodied.run.reporter import Reporter
-from embodied.run.settings import Settings
+from embodied.run.shared.reporter import Reporter
+from embodied.run.shared.settings import Settings
 from embodied.streams import Consec, Stateless
 
 LENGTH, CONSEC, SEQUENCES = 2, 3, 2

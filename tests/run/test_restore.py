@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from embodied.logging import JsonlOutput, read_records
-from embodied.run.restore import note_rewind
+from embodied.run.shared.restore import note_rewind
 
 
 def write_metrics(logdir, *records):

@@ -4,7 +4,7 @@ import elements
 import pytest
 
 from embodied.core.errors import ConfigError
-from embodied.run.resume import Change, check_resume
+from embodied.run.shared.resume import Change, check_resume
 
 CONFIG = elements.Config(
     script='train',

@@ -6,7 +6,7 @@ import elements
 import pytest
 
 from embodied.core.errors import ConfigError
-from embodied.run.settings import Settings
+from embodied.run.shared.settings import Settings
 
 GIVEN = {
     'logdir': '~/logdir/run',

@@ -14,8 +14,8 @@ import run_parts as parts
 import embodied
 from embodied.core.checkpoint import load_part, load_step
 from embodied.core.errors import CheckpointError, NonFiniteError
-from embodied.core.signals import REPEAT
 from embodied.logging import read_records
+from embodied.processes.signals import REPEAT
 
 
 def run(

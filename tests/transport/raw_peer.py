@@ -10,9 +10,11 @@ from typing import Any
 
 import zmq
 
-from embodied.transport import addresses, hello, wire
-from embodied.transport.packing import pack
-from embodied.transport.unix_stream import SCRATCH, SIZE, Stream
+from embodied.transport import addresses
+from embodied.transport import handshake_identity as hello
+from embodied.transport.codec import frames as wire
+from embodied.transport.codec.encoding import pack
+from embodied.transport.wires.stream import SCRATCH, SIZE, Stream
 
 DEADLINE = 60.0
 
@@ -87,7 +89,7 @@ def raw_peer(addr: str) -> Iterator[Any]:
         yield sock
 
 
-def answer(sock: Any) -> wire.Parcel:
+def answer(sock: Any) -> wire.Message:
     """The next message, besides those by which a server looks who is still there."""
     while True:
         parcel = wire.unpack(sock.recv_multipart())
@@ -95,7 +97,7 @@ def answer(sock: Any) -> wire.Parcel:
             return parcel
 
 
-def say_hello(sock: Any, session: bytes = bytes(16)) -> wire.Parcel:
+def say_hello(sock: Any, session: bytes = bytes(16)) -> wire.Message:
     identity = hello.Identity().plain()
     words = {'name': 'x', 'session': session, 'nonce': bytes(16), 'identity': identity}
     sock.send_multipart(pack(wire.Kind.HELLO, words).frames())

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from embodied import transport
-from embodied.transport.batching import Batcher
+from embodied.transport.dispatch.batcher import Batcher
+from embodied.transport.dispatch.jobs import Job
 from embodied.transport.interface import Request
-from embodied.transport.jobs import Job
 
 DEADLINE = 60.0
 NEVER = 1000.0

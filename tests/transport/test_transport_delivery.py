@@ -9,8 +9,8 @@ import pytest
 from raw_peer import answer, greet, raw_peer, stop
 
 from embodied import transport
-from embodied.transport import wire
-from embodied.transport.packing import pack, unpack_value
+from embodied.transport.codec import frames as wire
+from embodied.transport.codec.encoding import pack, unpack_value
 
 DEADLINE = 60.0
 

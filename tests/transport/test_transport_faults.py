@@ -15,8 +15,8 @@ import zmq
 from raw_peer import bare_socket, greet, port_of, raw_peer, stop
 
 from embodied import transport
-from embodied.transport import wire
-from embodied.transport.packing import pack
+from embodied.transport.codec import frames as wire
+from embodied.transport.codec.encoding import pack
 
 DEADLINE = 60.0
 

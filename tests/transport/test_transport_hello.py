@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from embodied import transport
-from embodied.transport import hello
+from embodied.transport import handshake_identity as hello
 
 DEADLINE = 60.0
 

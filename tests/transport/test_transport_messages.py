@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from embodied.transport import MessageError, wire
-from embodied.transport.packing import pack, unpack_value
-from embodied.transport.schemas import LARGE
+from embodied.transport import MessageError
+from embodied.transport.codec import frames as wire
+from embodied.transport.codec.encoding import pack, unpack_value
+from embodied.transport.codec.schemas import LARGE
 
 DTYPES = [
     *('?', 'i1', 'u1', '<i2', '>i2', '<u4', '<i8', '<u8'),
@@ -171,4 +172,4 @@ def test_broken_messages_raise_nothing_but_message_errors(data):
 )
 def test_hostile_schemas_are_refused(schema):
     with pytest.raises(MessageError):
-        unpack_value(wire.Parcel(wire.Kind.REPLY, schema=schema))
+        unpack_value(wire.Message(wire.Kind.REPLY, schema=schema))

@@ -12,8 +12,9 @@ from raw_peer import answer, raw_peer, say_hello
 
 from embodied import transport
 from embodied.core.errors import ConfigError
-from embodied.transport import keys, wire
-from embodied.transport.packing import pack
+from embodied.transport import keys
+from embodied.transport.codec import frames as wire
+from embodied.transport.codec.encoding import pack
 
 DEADLINE = 60.0
 SHORT = 0.5

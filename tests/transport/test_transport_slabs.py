@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from embodied import transport
-from embodied.transport import slabs, wire
-from embodied.transport.packing import pack, unpack_value
+from embodied.transport.codec import frames as wire
+from embodied.transport.codec import shared_memory as slabs
+from embodied.transport.codec.encoding import pack, unpack_value
 
 pytestmark = pytest.mark.skipif(not slabs.supported(), reason='needs memfd')
 
@@ -220,7 +221,7 @@ def await_departure(server, addr):
 
 
 STILL_WRITING = """
-from embodied.transport.slabs import SlabPool
+from embodied.transport.codec.shared_memory import SlabPool
 
 pool = SlabPool(limit=2**26)
 array = pool.empty((2**20,), 'uint8')

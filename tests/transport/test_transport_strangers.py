@@ -13,7 +13,10 @@ import zmq
 from raw_peer import bare_socket, port_of, raw_peer, say_hello
 
 from embodied import transport
-from embodied.transport import addresses, strangers, unix_port, wire
+from embodied.transport import addresses
+from embodied.transport.codec import frames as wire
+from embodied.transport.wires import strangers
+from embodied.transport.wires import unix_server as unix_port
 
 DEADLINE = 60.0
 COUNT = 400
@@ -126,7 +129,7 @@ def test_silent_connections_are_hung_up_on_and_cost_no_memory(
 def test_the_oldest_silent_connection_gives_way(
     serve, connect, stack, addr, backend, monkeypatch, way
 ):
-    from embodied.transport import portal_server
+    from embodied.transport.portal import server as portal_server
 
     monkeypatch.setattr(unix_port, 'MAX_STRANGERS', 20)
     monkeypatch.setattr(strangers, 'MOST', 20)

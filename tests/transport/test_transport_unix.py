@@ -13,9 +13,11 @@ import pytest
 from raw_peer import bare_socket, port_of
 
 from embodied import transport
-from embodied.transport import addresses, unix_socket, wire
-from embodied.transport.packing import pack, unpack_value
-from embodied.transport.unix_stream import SCRATCH, SIZE, Stream
+from embodied.transport import addresses
+from embodied.transport.codec import frames as wire
+from embodied.transport.codec.encoding import pack, unpack_value
+from embodied.transport.wires import unix_socket
+from embodied.transport.wires.stream import SCRATCH, SIZE, Stream
 
 pytestmark = pytest.mark.skipif(sys.platform != 'linux', reason='needs their names')
 

@@ -6,18 +6,19 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...core import base, cpu
+from ...core import base
 from ...core.files import storage_errors
-from ...core.signals import StopSignals
-from ..outcome import Outcome
+from ...processes import cpu
+from ...processes.signals import StopSignals
+from ..shared.outcome import Outcome
 from . import run_id
-from .actor import parallel_actor
-from .children import ENDED, Notice
-from .factories import unpack
-from .learner import parallel_learner
-from .session import FAILURE, Session
+from .actor.actor import parallel_actor
+from .learner.learner import parallel_learner
+from .pickling import unpack
+from .run_state import FAILURE, RunState
 from .settings import ParallelSettings
-from .vitals import vitals
+from .supervision.health import health
+from .supervision.process import ENDED, RoleEvent
 
 __all__ = ['AgentRun', 'AgentThread', 'parallel_agent']
 
@@ -71,16 +72,16 @@ class AgentRun:
         ]
         for thread in threads:
             thread.start()
-        errors = self._await_end(Session.of(barrier), barrier)
+        errors = self._await_end(RunState.of(barrier), barrier)
         if errors:
             # A side that found the barrier broken suffers from the other's error.
             raise next((e for e in errors if not isinstance(e, BROKEN)), errors[0])
         for thread in threads:
             thread.join()
-        return Session.of(barrier).outcome
+        return RunState.of(barrier).outcome
 
     def _await_end(
-        self, session: Session, barrier: threading.Barrier
+        self, session: RunState, barrier: threading.Barrier
     ) -> list[BaseException]:
         """Blocks until both sides have ended; their errors, the first one first."""
         errors: list[BaseException] = []
@@ -91,7 +92,7 @@ class AgentRun:
             except queue.Empty:
                 break  # It does not hear us; the error is more important.
             if isinstance(event, str):
-                session.stop(vitals().asked or event)
+                session.stop(health().asked or event)
                 continue
             ended += 1
             if event.error:
@@ -118,14 +119,14 @@ class AgentRun:
 class AgentThread:
     """The agent in a thread of its launcher, which treats it like a child process.
 
-    `notify` is called with each Notice of it.
+    `notify` is called with each RoleEvent of it.
     """
 
     def __init__(
         self,
         make_agent: Callable[[], base.Agent] | bytes,
         args: Mapping[str, Any],
-        notify: Callable[[Notice], Any],
+        notify: Callable[[RoleEvent], Any],
     ):
         self.name = 'agent'
         self.node = ''
@@ -133,10 +134,10 @@ class AgentThread:
         self._run = AgentRun(make_agent, args)
         self._notify = notify
         self._error: BaseException | None = None
-        vitals().reset()
+        health().reset()
         threads = [
             threading.Thread(target=target, name=f'agent{target.__name__}', daemon=True)
-            for target in (self._work, self._beat)
+            for target in (self._work, self._heartbeat)
         ]
         self._thread = threads[0]
         for thread in threads:
@@ -174,12 +175,13 @@ class AgentThread:
             self._run()
         except BaseException as error:  # noqa: BLE001 (the launcher raises it)
             self._error = error
-        self._notify(Notice(self, vitals().beat()))  # which knows how the run ends
-        self._notify(Notice(self, ENDED))
+        last = health().heartbeat()  # which knows how the run ends
+        self._notify(RoleEvent(self, last))
+        self._notify(RoleEvent(self, ENDED))
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         while self._thread.is_alive():
-            self._notify(Notice(self, vitals().await_beat()))
+            self._notify(RoleEvent(self, health().await_heartbeat()))
 
 
 class _End(NamedTuple):

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...core import base
 from ...core.errors import RowsError
-from ...envs.rows import NEEDED_OBS
+from ...envs.runtime.stacking import NEEDED_OBS
 from ...envs.spaces import describe
 from .settings import FIRST_EVAL_ENV, MOST_ENVS
 

@@ -6,23 +6,24 @@ from typing import Any, NamedTuple, TypeAlias
 import elements
 
 from ...core.checkpoint import Checkpoint, load_part
+from ...processes.folder_lock import FolderLock
 from ...transport import AddressInUse
-from ..lock import FolderLock
-from ..outcome import DURATION, STEPS, Outcome
-from ..progress import is_finished, say_finished
-from . import addresses, run_id
+from ..shared.outcome import DURATION, STEPS, Outcome
+from ..shared.progress import is_finished, say_finished
+from . import run_id
 from .agent import AgentThread, parallel_agent
-from .crew import Crew
-from .engine import Engine, Here
-from .env import start_workers
-from .factories import pack
-from .logger import parallel_logger
-from .manifest import ROLES, Manifest
-from .records import RunRecords
-from .replay import parallel_replay
+from .engines import ports as addresses
+from .engines.base import Engine, Here
+from .env.worker import start_workers
+from .logger.logger import parallel_logger
+from .pickling import pack
+from .replay.replay import parallel_replay
+from .saves.manifest import ROLES, Manifest
 from .settings import ParallelSettings
-from .status import Status
-from .takeover import take_over
+from .supervision.run_records import RunRecords
+from .supervision.status import Status
+from .supervision.supervisor import Supervisor
+from .supervision.takeover import take_over
 
 __all__ = ['combined']
 
@@ -91,10 +92,10 @@ def _run(
     for attempt in range(TRIES):
         args = elements.Config({**args, **engine.adapt(settings, settings.envs)})
         try:
-            with Crew(settings, records, engine.hire) as crew:
-                _start_roles(crew, parts, settings, args)
-                crew.wait()
-            return crew.outcome
+            with Supervisor(settings, records, engine.spawn) as supervisor:
+                _start_roles(supervisor, parts, settings, args)
+                supervisor.wait()
+            return supervisor.outcome
         except AddressInUse as error:
             # Somebody was faster; elsewhere there may be room.
             if attempt == TRIES - 1 or not addresses.was_chosen(str(error), settings):
@@ -110,20 +111,23 @@ def _choose_saves(settings: ParallelSettings, records: RunRecords) -> None:
 
 
 def _start_roles(
-    crew: Crew, parts: Parts, settings: ParallelSettings, args: elements.Config
+    supervisor: Supervisor,
+    parts: Parts,
+    settings: ParallelSettings,
+    args: elements.Config,
 ) -> None:
     """Each with its address, which it keeps when it is started again."""
     if settings.agent_process:
-        crew.start('agent', parallel_agent, parts.agent, args, lead=True)
+        supervisor.start('agent', parallel_agent, parts.agent, args, lead=True)
     else:
         print('The agent runs in a thread of the launcher, which cannot be restarted.')
-        crew.add(AgentThread(parts.agent, args, crew.notify), lead=True)
+        supervisor.add(AgentThread(parts.agent, args, supervisor.notify), lead=True)
     if not settings.remote_replay:
-        crew.start('replay', parallel_replay, *parts.replay, args, writes=True)
+        supervisor.start('replay', parallel_replay, *parts.replay, args, writes=True)
     logger = parts.logger, args
-    crew.start('logger', parallel_logger, *logger, writes=True, shown=True)
+    supervisor.start('logger', parallel_logger, *logger, writes=True, shown=True)
     if not settings.remote_envs:
-        start_workers(crew, *parts.envs, args)
+        start_workers(supervisor, *parts.envs, args)
 
 
 def _correct_status(

@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ...core import cpu
 from ...core.errors import ConfigError
-from ...envs.own import PICKLE
+from ...envs.adapters.own import PICKLE
+from ...processes import cpu
 from ...transport import TRANSPORTS
-from ..settings import Settings
+from ..shared.settings import Settings
 
 __all__ = ['FIRST_EVAL_ENV', 'MOST_ENVS', 'ParallelSettings', 'WorkerPlan']
 

@@ -10,11 +10,11 @@ from dreamerv3 import config as config_lib
 from dreamerv3 import engines
 from embodied import transport
 from embodied.core.errors import ConfigError, MissingExtraError
-from embodied.run.engines.book import Book
-from embodied.run.engines.extras import require
-from embodied.run.engines.keeper import Keeper
-from embodied.run.engines.ray_cluster import Cluster, Pins
-from embodied.run.engines.ray_options import RayOptions
+from embodied.run.parallel.engines.optional_packages import require
+from embodied.run.parallel.engines.ray.cluster import Cluster, Pins
+from embodied.run.parallel.engines.ray.keeper import Keeper
+from embodied.run.parallel.engines.ray.places import Book
+from embodied.run.parallel.engines.ray.resources import RayOptions
 from embodied.run.parallel.settings import ParallelSettings
 
 SECONDS = 60.0  # only against a test that hangs
@@ -28,7 +28,7 @@ def test_a_package_that_is_missing_is_named_with_its_extra():
 def test_engines_import_neither_ray_nor_submitit_nor_jax():
     code = (
         'import sys\n'
-        'import dreamerv3.engines, embodied.run.engines.ray_engine\n'
+        'import dreamerv3.engines, embodied.run.parallel.engines.ray.engine\n'
         "assert not {'ray', 'submitit', 'jax'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, '-c', code], check=True)

@@ -10,7 +10,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from dreamerv3 import config as config_lib
-from dreamerv3 import main, manifests
+from dreamerv3 import main
+from dreamerv3.commands import manifests
 from embodied.core.errors import ConfigError
 from embodied.run.parallel.settings import FIRST_EVAL_ENV
 from embodied.transport import keys

@@ -13,7 +13,7 @@ from dreamerv3 import engines, main
 from embodied import transport
 from embodied.core.errors import ConfigError, RoleError
 from embodied.logging import read_records
-from embodied.run.engines.slurm import HEAD, Head, Job, SlurmOptions
+from embodied.run.parallel.engines.slurm import HEAD, Head, Job, SlurmOptions
 from embodied.run.parallel.settings import FIRST_EVAL_ENV
 
 FLAGS = ('--configs', 'debug', '--script=parallel', '--engine=slurm')

@@ -13,10 +13,10 @@ import sys
 import threading
 from pathlib import Path
 
-from embodied.core.signals import StopSignals
-from embodied.run.parallel.crew import Crew
-from embodied.run.parallel.directory import directory
-from embodied.run.parallel.vitals import vitals
+from embodied.processes.signals import StopSignals
+from embodied.run.parallel.address_book import address_book
+from embodied.run.parallel.supervision.health import health
+from embodied.run.parallel.supervision.supervisor import Supervisor
 
 
 @dataclasses.dataclass
@@ -68,7 +68,7 @@ def stay_and_save(door, path):
 
 def tell_who_is_lost(door, path, names):
     stay(door)
-    lost = [name for name in names if directory().has_lost(name)]
+    lost = [name for name in names if address_book().has_lost(name)]
     path.write_text(' '.join(lost))
 
 
@@ -81,7 +81,7 @@ def hang(door):
 def be_deaf(door):
     """Does not end when asked."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    vitals().advance()
+    health().advance()
     hang(door)
 
 
@@ -116,9 +116,9 @@ def leave_program_behind(door):
 
 def launch(folder, door):
     """A launcher whose role has a program running, to be killed."""
-    with Crew(Settings(folder)) as crew:
-        crew.start('hanging', hang, door)
-        crew.wait()
+    with Supervisor(Settings(folder)) as supervisor:
+        supervisor.start('hanging', hang, door)
+        supervisor.wait()
 
 
 if __name__ == '__main__':

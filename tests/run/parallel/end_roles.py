@@ -5,16 +5,16 @@ import threading
 
 import crew_roles
 
-from embodied.core import signals
-from embodied.core.signals import StopSignals
-from embodied.run.parallel.vitals import vitals
+from embodied.processes import signals
+from embodied.processes.signals import StopSignals
+from embodied.run.parallel.supervision.health import health
 
 SAVE_SECONDS = 1.0
 
 
 def reach(reason):
     """Comes to a limit of the run."""
-    vitals().ending(reason)
+    health().ending(reason)
 
 
 def save_slowly(door, path, reason=''):
@@ -22,11 +22,11 @@ def save_slowly(door, path, reason=''):
     names = queue.SimpleQueue()
     with StopSignals(notify=names.put):
         if reason:
-            vitals().ending(reason)
+            health().ending(reason)
         crew_roles.knock(door)
         names.get()
         threading.Event().wait(SAVE_SECONDS)
-        path.write_text(f'saved after {vitals().asked}')
+        path.write_text(f'saved after {health().asked}')
 
 
 def save_for_ever(door):

@@ -10,8 +10,8 @@ from data_parts import DEADLINE, Worker, make_rows
 
 from embodied.core.checkpoint import load_part
 from embodied.run.parallel import parallel_learner, parallel_logger, parallel_replay
-from embodied.run.parallel.links import make_client
-from embodied.run.parallel.session import Session
+from embodied.run.parallel.context import make_client
+from embodied.run.parallel.run_state import RunState
 from embodied.run.parallel.settings import ParallelSettings
 from embodied.transport import Disconnected
 
@@ -34,7 +34,7 @@ class Run:
             Worker(parallel_logger, logger, self.args),
         ]
         self.barrier = threading.Barrier(2)
-        self.session = Session.of(self.barrier)
+        self.session = RunState.of(self.barrier)
         self.learner = Worker(parallel_learner, self.agent, self.barrier, self.args)
         settings = ParallelSettings.read(self.args)
         connect = functools.partial(make_client, settings.replay_addr)

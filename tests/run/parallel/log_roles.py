@@ -66,9 +66,9 @@ def print_when_told(door, folder):
 
 
 def launch(folder, door):
-    with crew_roles.Crew(crew_roles.Settings(folder)) as crew:
-        crew.start('env0', print_when_told, door, folder)
-        crew.wait()
+    with crew_roles.Supervisor(crew_roles.Settings(folder)) as supervisor:
+        supervisor.start('env0', print_when_told, door, folder)
+        supervisor.wait()
 
 
 if __name__ == '__main__':

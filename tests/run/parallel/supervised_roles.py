@@ -14,10 +14,10 @@ from pathlib import Path
 
 import crew_roles
 
-from embodied.run.parallel import crew as crew_module
-from embodied.run.parallel.crew import Crew
-from embodied.run.parallel.records import RunRecords
-from embodied.run.parallel.vitals import COMPILING, vitals
+from embodied.run.parallel.supervision import supervisor as crew_module
+from embodied.run.parallel.supervision.health import COMPILING, health
+from embodied.run.parallel.supervision.run_records import RunRecords
+from embodied.run.parallel.supervision.supervisor import Supervisor
 
 
 def begin_life(folder):
@@ -41,7 +41,7 @@ def die_until(folder, life, progress):
 
 def make_progress():
     """So that the supervisor hears of it before anything else happens."""
-    vitals().advance()
+    health().advance()
     threading.Event().wait(0.3)
 
 
@@ -60,7 +60,7 @@ def fail_then_stay(folder, door):
 def lead_that_dies_once(folder, door, ended):
     """Says that the run is over, dies, and in its second life is really at the end."""
     if begin_life(folder) == 1:
-        vitals().ending()
+        health().ending()
         ended.read_text()  # blocks until the other role has left
         os.kill(os.getpid(), signal.SIGKILL)
     crew_roles.knock(door)
@@ -74,8 +74,8 @@ def leave_and_tell(ended):
 def compile_for_ever(door, unsaved):
     """Cannot be interrupted."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    vitals().has_saved(not unsaved)
-    with vitals().busy(COMPILING):
+    health().has_saved(not unsaved)
+    with health().busy(COMPILING):
         make_progress()
         crew_roles.knock(door)
         threading.Event().wait()
@@ -84,7 +84,7 @@ def compile_for_ever(door, unsaved):
 def hang_once(folder):
     """Deadlocks in its first life, in the middle of something."""
     if begin_life(folder) == 1:
-        with vitals().busy():
+        with health().busy():
             threading.Event().wait()
 
 
@@ -94,23 +94,23 @@ def hang_partly_once(folder):
         return
 
     def hang_alone():
-        with vitals().busy(alone=True):
+        with health().busy(alone=True):
             threading.Event().wait()
 
     threading.Thread(target=hang_alone, daemon=True).start()
     while True:
-        with vitals().busy(alone=True):
-            vitals().advance()
+        with health().busy(alone=True):
+            health().advance()
             threading.Event().wait(0.1)
 
 
 def take_long(seconds):
     """Does nothing, but says why; waits for others; is really busy."""
-    with vitals().busy(COMPILING):
-        vitals().advance()
+    with health().busy(COMPILING):
+        health().advance()
         threading.Event().wait(seconds)
     threading.Event().wait(seconds)
-    with vitals().busy(alone=True):
+    with health().busy(alone=True):
         begin = time.monotonic()
         while time.monotonic() < begin + seconds:
             pass
@@ -144,21 +144,21 @@ def fail_when_asked(door):
 
 
 def launch(folder, door, kind):
-    """Runs a crew in a process of its own, to be killed or suspended."""
+    """Runs a supervisor in a process of its own, to be killed or suspended."""
     settings = crew_roles.Settings(folder, grace=3.0)
     crew_module.SUSPENDED = 1.0
-    with Crew(settings, RunRecords(folder, epoch=1)) as crew:
+    with Supervisor(settings, RunRecords(folder, epoch=1)) as supervisor:
         match kind:
             case 'program':
-                crew.start('grouped', start_program, door, False)
-                crew.start('apart', start_program, door, True)
+                supervisor.start('grouped', start_program, door, False)
+                supervisor.start('apart', start_program, door, True)
             case 'full':
                 count = len(os.listdir('/proc/self/fd'))
                 resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
-                crew.start('role', crew_roles.leave)
+                supervisor.start('role', crew_roles.leave)
             case 'slow':
-                crew.start('slow', end_slowly, door, folder / 'ended')
-        crew.wait()
+                supervisor.start('slow', end_slowly, door, folder / 'ended')
+        supervisor.wait()
 
 
 if __name__ == '__main__':

@@ -8,10 +8,11 @@ import pytest
 from acting_parts import CountingAgent, Peers
 from data_parts import DEADLINE, SHORT, Worker, is_waiting, make_args
 
-from embodied.run.parallel import inserts, outbox
-from embodied.run.parallel.actor import Actor
-from embodied.run.parallel.links import make_client
-from embodied.run.parallel.session import STEPS, Session
+from embodied.run.parallel import outbox
+from embodied.run.parallel.actor import outgoing as inserts
+from embodied.run.parallel.actor.actor import Actor
+from embodied.run.parallel.context import make_client
+from embodied.run.parallel.run_state import STEPS, RunState
 from embodied.run.parallel.settings import ParallelSettings
 
 SESSION = np.arange(16, dtype=np.uint8)
@@ -25,7 +26,7 @@ class Stage:
         self.settings = ParallelSettings.read(self.args)
         self.peers = stack.enter_context(Peers(self.args))
         self.agent = agent or CountingAgent()
-        self.session = Session()
+        self.session = RunState()
         boxes = []
         for method in ('tran', 'add'):
             client = make_client(self.args.logger_addr, 'test', self.settings)
@@ -371,7 +372,7 @@ def test_nobody_waits_behind_a_policy_call_that_compiles(stage):
         Worker(stage.actor.leave, session).join()
     evaluation = Worker(stage.actor.evaluate, SESSION, 7, -2)
     assert not evaluation.join()['stop']
-    assert len(stage.actor._roster) == 1
+    assert len(stage.actor._registry) == 1
     assert compiling.is_alive()
     agent.go.set()
     compiling.join()

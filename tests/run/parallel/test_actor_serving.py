@@ -11,18 +11,17 @@ from data_parts import DEADLINE, Worker, is_waiting, make_args
 
 from embodied import transport
 from embodied.core.errors import ConfigError, RowsError
-from embodied.run.parallel import inserts, parallel_actor
-from embodied.run.parallel.env import run_worker
-from embodied.run.parallel.links import make_client
-from embodied.run.parallel.session import Session
-from embodied.run.parallel.settings import (
-    FIRST_EVAL_ENV,
-    ParallelSettings,
-    WorkerPlan,
-)
-from embodied.transport import addresses, hello, wire
-from embodied.transport.packing import pack, unpack_value
-from embodied.transport.unix_stream import SIZE
+from embodied.run.parallel import parallel_actor
+from embodied.run.parallel.actor import outgoing as inserts
+from embodied.run.parallel.context import make_client
+from embodied.run.parallel.env.worker import run_worker
+from embodied.run.parallel.run_state import RunState
+from embodied.run.parallel.settings import FIRST_EVAL_ENV, ParallelSettings, WorkerPlan
+from embodied.transport import addresses
+from embodied.transport import handshake_identity as hello
+from embodied.transport.codec import frames as wire
+from embodied.transport.codec.encoding import pack, unpack_value
+from embodied.transport.wires.stream import SIZE
 
 SESSION = np.arange(16, dtype=np.uint8)
 
@@ -34,7 +33,7 @@ def running(agent, barrier, args):
     try:
         yield thread
     finally:
-        Session.of(barrier).stop('SIGTERM')
+        RunState.of(barrier).stop('SIGTERM')
 
 
 @pytest.mark.parametrize('backend', ['zmq', 'portal'])

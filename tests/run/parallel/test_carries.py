@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embodied.core.errors import DreamerError
-from embodied.run.parallel.carries import PolicyCarries, make_carries
-from embodied.run.parallel.policy import WORTH_COMPILING, Policy, bucket_size
+from embodied.run.parallel.actor.carries import PolicyCarries, make_carries
+from embodied.run.parallel.actor.policy import WORTH_COMPILING, Policy, bucket_size
 
 SLOTS, BATCH = 6, 5
 NONE = np.zeros(0, np.int32)

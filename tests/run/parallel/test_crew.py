@@ -12,8 +12,8 @@ import pytest
 from crew_roles import Settings
 
 from embodied.core.errors import ConfigError, RoleError
-from embodied.core.signals import REPEAT_KEY
-from embodied.run.parallel.crew import Crew
+from embodied.processes.signals import REPEAT_KEY
+from embodied.run.parallel.supervision.supervisor import Supervisor
 from embodied.transport import AddressInUse
 
 pytestmark = pytest.mark.usefixtures('nothing_is_left')
@@ -30,7 +30,7 @@ def door(tmp_path):
 
 @pytest.fixture
 def make_crew(tmp_path):
-    return lambda **options: Crew(Settings(tmp_path, **options))
+    return lambda **options: Supervisor(Settings(tmp_path, **options))
 
 
 def await_end(pid):
@@ -60,18 +60,18 @@ def interrupt_when(door, count, number=signal.SIGINT):
 
 
 def test_waiting_ends_with_the_last_role(make_crew, door):
-    with make_crew() as crew:
+    with make_crew() as supervisor:
         for name in ('a', 'b', 'c'):
-            crew.start(name, roles.leave, door.path)
-        crew.wait()
+            supervisor.start(name, roles.leave, door.path)
+        supervisor.wait()
     assert len({door.await_pid() for _ in range(3)}) == 3
 
 
 def test_large_arguments_arrive(make_crew, tmp_path):
-    with make_crew() as crew:
+    with make_crew() as supervisor:
         for name in ('a', 'b'):
-            crew.start(name, (tmp_path / name).write_bytes, bytes(10**6))
-        crew.wait()
+            supervisor.start(name, (tmp_path / name).write_bytes, bytes(10**6))
+        supervisor.wait()
     assert (tmp_path / 'b').stat().st_size == 10**6
 
 
@@ -88,15 +88,15 @@ def test_large_arguments_arrive(make_crew, tmp_path):
     ],
 )
 def test_an_error_of_a_role_is_raised_by_its_launcher(make_crew, kind, raised, message):
-    with pytest.raises(raised, match=message), make_crew() as crew:
-        crew.start('cook', roles.fail, kind, 'nothing to eat')
-        crew.wait()
+    with pytest.raises(raised, match=message), make_crew() as supervisor:
+        supervisor.start('cook', roles.fail, kind, 'nothing to eat')
+        supervisor.wait()
 
 
 def test_a_killed_role_is_reported_with_the_end_of_its_log(make_crew, tmp_path):
-    with pytest.raises(RoleError) as info, make_crew() as crew:
-        crew.start('cook', roles.die)
-        crew.wait()
+    with pytest.raises(RoleError) as info, make_crew() as supervisor:
+        supervisor.start('cook', roles.die)
+        supervisor.wait()
     assert 'The cook' in str(info.value)
     assert 'signal 9 (Killed)' in str(info.value)
     assert str(tmp_path / 'logs' / 'cook.log') in str(info.value)
@@ -104,27 +104,27 @@ def test_a_killed_role_is_reported_with_the_end_of_its_log(make_crew, tmp_path):
 
 
 def test_an_error_ends_everybody_and_lets_writers_write(make_crew, door, tmp_path):
-    def fail_when_there(crew):
+    def fail_when_there(supervisor):
         for _ in range(2):
             door.await_pid()
-        crew.start('cook', roles.fail, ValueError, 'burnt')
+        supervisor.start('cook', roles.fail, ValueError, 'burnt')
 
-    with pytest.raises(RoleError, match='burnt'), make_crew() as crew:
+    with pytest.raises(RoleError, match='burnt'), make_crew() as supervisor:
         saved = tmp_path / 'saved'
-        crew.start('writer', roles.stay_and_save, door.path, saved, writes=True)
-        crew.start('deaf', roles.be_deaf, door.path)
-        fail_when_there(crew)
-        crew.wait()
+        supervisor.start('writer', roles.stay_and_save, door.path, saved, writes=True)
+        supervisor.start('deaf', roles.be_deaf, door.path)
+        fail_when_there(supervisor)
+        supervisor.wait()
     assert saved.read_text() == 'saved'
 
 
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_asks_everybody_to_end(make_crew, door, number):
-    with make_crew() as crew:
-        crew.start('a', roles.stay, door.path)
-        crew.start('b', roles.hang, door.path)
+    with make_crew() as supervisor:
+        supervisor.start('a', roles.stay, door.path)
+        supervisor.start('b', roles.hang, door.path)
         thread = interrupt_when(door, 2, number)
-        crew.wait()
+        supervisor.wait()
     thread.join()
 
 
@@ -132,41 +132,41 @@ def test_a_signal_asks_everybody_to_end(make_crew, door, number):
 def test_roles_hear_the_wish_to_end_when_a_library_took_the_signal(
     make_crew, door, taken
 ):
-    with make_crew() as crew:
-        crew.start('role', roles.stay_without_signals, door.path, taken)
+    with make_crew() as supervisor:
+        supervisor.start('role', roles.stay_without_signals, door.path, taken)
         thread = interrupt_when(door, 1)
-        crew.wait()
+        supervisor.wait()
     thread.join()
 
 
 def test_a_role_may_be_asked_to_end_before_it_has_begun(make_crew, door):
-    with make_crew() as crew:
-        crew.start('role', roles.stay, door.path)
+    with make_crew() as supervisor:
+        supervisor.start('role', roles.stay, door.path)
         signal.raise_signal(signal.SIGINT)
-        crew.wait()
+        supervisor.wait()
 
 
 def test_with_a_lead_only_the_lead_is_asked_first(make_crew, door, tmp_path):
     saved = tmp_path / 'saved'
-    with make_crew() as crew:
-        crew.start('lead', roles.stay_and_save, door.path, saved, lead=True)
-        crew.start('other', roles.stay, door.path)
+    with make_crew() as supervisor:
+        supervisor.start('lead', roles.stay_and_save, door.path, saved, lead=True)
+        supervisor.start('other', roles.stay, door.path)
         thread = interrupt_when(door, 2)
-        crew.wait()
+        supervisor.wait()
     thread.join()
     assert saved.exists()
 
 
 def test_the_lead_is_told_who_will_not_come_back(make_crew, door, tmp_path):
     path, names = tmp_path / 'lost', ('writer', 'cook')
-    with pytest.raises(RoleError, match='burnt'), make_crew() as crew:
+    with pytest.raises(RoleError, match='burnt'), make_crew() as supervisor:
         told = roles.tell_who_is_lost, door.path, path, names
-        crew.start('lead', *told, lead=True)
-        crew.start('writer', roles.stay, door.path, writes=True)
+        supervisor.start('lead', *told, lead=True)
+        supervisor.start('writer', roles.stay, door.path, writes=True)
         for _ in range(2):
             door.await_pid()
-        crew.start('cook', roles.fail, ValueError, 'burnt')
-        crew.wait()
+        supervisor.start('cook', roles.fail, ValueError, 'burnt')
+        supervisor.wait()
     assert path.read_text() == 'cook'
 
 
@@ -175,28 +175,28 @@ def test_roles_that_stay_longer_than_the_grace_are_killed_by_name(
 ):
     with (
         pytest.raises(RoleError, match=r'^deaf did not end within run.grace=2.0 s'),
-        make_crew(grace=2.0) as crew,
+        make_crew(grace=2.0) as supervisor,
     ):
-        crew.start('quick', roles.stay, door.path)
-        crew.start('deaf', roles.be_deaf, door.path)
+        supervisor.start('quick', roles.stay, door.path)
+        supervisor.start('deaf', roles.be_deaf, door.path)
         thread = interrupt_when(door, 2)
-        crew.wait()
+        supervisor.wait()
     thread.join()
     assert 'in be_deaf' in (tmp_path / 'logs' / 'deaf.log').read_text()
 
 
 def test_a_second_interrupt_ends_at_once(make_crew, door):
-    with pytest.raises(KeyboardInterrupt), make_crew() as crew:  # noqa: PT012
-        crew.start('deaf', roles.be_deaf, door.path)
+    with pytest.raises(KeyboardInterrupt), make_crew() as supervisor:  # noqa: PT012
+        supervisor.start('deaf', roles.be_deaf, door.path)
         interrupt_when(door, 1).join()
         threading.Event().wait(REPEAT_KEY + 0.2)  # or it would be the same wish
         signal.raise_signal(signal.SIGINT)
 
 
 def test_programs_that_a_role_started_end_with_it(make_crew, door):
-    with make_crew() as crew:
-        crew.start('parent', roles.leave_program_behind, door.path)
-        crew.wait()
+    with make_crew() as supervisor:
+        supervisor.start('parent', roles.leave_program_behind, door.path)
+        supervisor.wait()
     await_end(door.await_pid())
 
 

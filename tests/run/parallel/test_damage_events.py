@@ -8,10 +8,10 @@ import numpy as np
 from data_parts import DEADLINE, Worker
 
 from embodied.replay import Replay
-from embodied.replay.folder import list_segments
-from embodied.replay.segment import Segment
+from embodied.replay.recovery.folder import list_segments
+from embodied.replay.storage.segment import Segment
 from embodied.run.parallel import parallel_replay
-from embodied.run.parallel.links import make_client
+from embodied.run.parallel.context import make_client
 from embodied.run.parallel.settings import ParallelSettings
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from embodied import transport
-from embodied.run.parallel.directory import Directory, Places
+from embodied.run.parallel.address_book import AddressBook, Places
 
 SECONDS = 60.0  # only against a test that hangs
 
@@ -26,14 +26,14 @@ def connect(directory, name):
 
 
 def test_names_stand_for_addresses_and_all_others_for_themselves(servers):
-    directory = Directory()
+    directory = AddressBook()
     directory.update(Places(1, {'replay': servers[0]}))
     assert directory.find('replay') == servers[0]
     assert directory.find('localhost:7000') == 'localhost:7000'
 
 
 def test_clients_follow_a_server_that_moves(servers):
-    directory = Directory()
+    directory = AddressBook()
     directory.update(Places(1, {'replay': servers[0]}))
     with connect(directory, 'replay') as early:
         assert early.call('where').result(SECONDS) == servers[0]
@@ -44,7 +44,7 @@ def test_clients_follow_a_server_that_moves(servers):
 
 
 def test_news_that_come_late_are_old(servers):
-    directory = Directory()
+    directory = AddressBook()
     directory.update(Places(2, {'replay': servers[1]}))
     with connect(directory, 'replay') as client:
         directory.update(Places(1, {'replay': servers[0]}))

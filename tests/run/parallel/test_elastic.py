@@ -9,11 +9,11 @@ import pytest
 from acting_parts import CountingAgent, Env, Peers, TableAgent
 from data_parts import DEADLINE, Worker, make_args
 
-from embodied.run.parallel import actor as actor_lib
-from embodied.run.parallel.env import EnvWorker
-from embodied.run.parallel.group import make_group
-from embodied.run.parallel.links import make_client
-from embodied.run.parallel.session import Session
+from embodied.run.parallel.actor import actor as actor_lib
+from embodied.run.parallel.context import make_client
+from embodied.run.parallel.env.group import make_group
+from embodied.run.parallel.env.worker import EnvWorker
+from embodied.run.parallel.run_state import RunState
 from embodied.run.parallel.settings import ParallelSettings, WorkerPlan
 
 PLANNED, COUNT, STEPS = 2, 40, 12
@@ -61,7 +61,7 @@ def stage(tmp_path, monkeypatch):
         def serve(self, agent):
             barrier = threading.Barrier(1)
             thread = Worker(actor_lib.parallel_actor, agent, barrier, args)
-            return thread, Session.of(barrier)
+            return thread, RunState.of(barrier)
 
         @property
         def actor(self):
@@ -70,7 +70,7 @@ def stage(tmp_path, monkeypatch):
         def await_empty(self):
             """Blocks until all that came have left."""
             with self.actor._change:
-                gone = lambda: not len(self.actor._roster)
+                gone = lambda: not len(self.actor._registry)
                 assert self.actor._change.wait_for(gone, DEADLINE)
             # Their room is given back by the time that somebody else has left, too.
             self.actor.leave(np.zeros(16, np.uint8))

@@ -1,4 +1,4 @@
-"""Ends of a crew: which signals count, and what its status says of them."""
+"""Ends of a supervisor: which signals count, and what its status says of them."""
 
 import os
 import signal
@@ -9,13 +9,13 @@ import end_roles as roles
 import pytest
 from crew_roles import Settings
 
-from embodied.core import signals
-from embodied.core.signals import Terminated
 from embodied.logging import read_records
-from embodied.run.parallel.children import ENDED, Child, Order
-from embodied.run.parallel.crew import Crew
-from embodied.run.parallel.records import RunRecords
-from embodied.run.parallel.status import Status
+from embodied.processes import signals
+from embodied.processes.signals import Terminated
+from embodied.run.parallel.supervision.process import ENDED, ChildProcess, RoleSpec
+from embodied.run.parallel.supervision.run_records import RunRecords
+from embodied.run.parallel.supervision.status import Status
+from embodied.run.parallel.supervision.supervisor import Supervisor
 
 pytestmark = pytest.mark.usefixtures('nothing_is_left')
 
@@ -32,7 +32,7 @@ def door(tmp_path):
 
 @pytest.fixture
 def make_crew(tmp_path):
-    return lambda: Crew(Settings(tmp_path), RunRecords(tmp_path, epoch=1))
+    return lambda: Supervisor(Settings(tmp_path), RunRecords(tmp_path, epoch=1))
 
 
 @pytest.fixture(autouse=True)
@@ -66,10 +66,12 @@ def outcome(folder):
 
 @pytest.mark.parametrize('number', STOP_SIGNALS)
 def test_a_run_that_a_signal_ends_is_stopped(make_crew, door, tmp_path, number):
-    with make_crew() as crew:
-        crew.start('lead', roles.save_slowly, door.path, tmp_path / 'save', lead=True)
+    with make_crew() as supervisor:
+        supervisor.start(
+            'lead', roles.save_slowly, door.path, tmp_path / 'save', lead=True
+        )
         thread = send_when(door, [number])
-        crew.wait()
+        supervisor.wait()
     thread.join()
     assert outcome(tmp_path) == ('stopped', number.name, '')
     # The lead knows why, too.
@@ -88,10 +90,12 @@ def test_a_run_that_a_signal_ends_is_stopped(make_crew, door, tmp_path, number):
 def test_signals_in_quick_succession_do_not_skip_the_last_save(
     make_crew, door, tmp_path, numbers
 ):
-    with make_crew() as crew:
-        crew.start('lead', roles.save_slowly, door.path, tmp_path / 'save', lead=True)
+    with make_crew() as supervisor:
+        supervisor.start(
+            'lead', roles.save_slowly, door.path, tmp_path / 'save', lead=True
+        )
         thread = send_when(door, numbers, pause=0.05)
-        crew.wait()
+        supervisor.wait()
     thread.join()
     assert (tmp_path / 'save').exists()
     assert outcome(tmp_path) == ('stopped', numbers[0].name, '')
@@ -105,10 +109,10 @@ def test_a_second_signal_later_kills_a_run_that_says_so(
 ):
     monkeypatch.setattr(signals, 'REPEAT', 0.3)
     error = KeyboardInterrupt if number == signal.SIGINT else Terminated
-    with pytest.raises(error), make_crew() as crew:
-        crew.start('lead', crew_roles.be_deaf, door.path, lead=True)
+    with pytest.raises(error), make_crew() as supervisor:
+        supervisor.start('lead', crew_roles.be_deaf, door.path, lead=True)
         send_when(door, [number, number], pause=0.6)
-        crew.wait()
+        supervisor.wait()
     assert outcome(tmp_path) == ('killed', number.name, '')
     roles = Status.read(tmp_path).record['roles']
     assert roles['lead']['pid'] is None
@@ -118,10 +122,10 @@ def test_a_second_signal_later_kills_a_run_that_says_so(
     ('reason', 'state'), [('run.steps', 'finished'), ('run.duration', 'stopped')]
 )
 def test_limits_of_a_run_are_told_apart(make_crew, tmp_path, reason, state):
-    with make_crew() as crew:
-        crew.start('lead', roles.reach, reason, lead=True)
-        crew.wait()
-    assert crew.outcome == (state, reason)
+    with make_crew() as supervisor:
+        supervisor.start('lead', roles.reach, reason, lead=True)
+        supervisor.wait()
+    assert supervisor.outcome == (state, reason)
     assert outcome(tmp_path) == (state, reason, '')
 
 
@@ -129,10 +133,10 @@ def test_a_signal_after_the_last_step_does_not_change_how_a_run_ended(
     make_crew, door, tmp_path
 ):
     args = door.path, tmp_path / 'save', 'run.steps'
-    with make_crew() as crew:
-        crew.start('lead', roles.save_slowly, *args, lead=True)
+    with make_crew() as supervisor:
+        supervisor.start('lead', roles.save_slowly, *args, lead=True)
         thread = send_when(door, [signal.SIGTERM])
-        crew.wait()
+        supervisor.wait()
     thread.join()
     assert (tmp_path / 'save').exists()
     assert outcome(tmp_path) == ('finished', 'run.steps', '')
@@ -141,8 +145,8 @@ def test_a_signal_after_the_last_step_does_not_change_how_a_run_ended(
 def test_a_child_that_is_terminated_twice_dies_of_the_signal(door, tmp_path):
     ended = threading.Event()
     notify = lambda notice: notice.what == ENDED and ended.set()
-    order = Order.of(roles.save_for_ever, (door.path,))
-    child = Child('replay', order, tmp_path / 'log', os.urandom(8).hex(), notify)
+    order = RoleSpec.of(roles.save_for_ever, (door.path,))
+    child = ChildProcess('replay', order, tmp_path / 'log', os.urandom(8).hex(), notify)
     for _ in range(2):
         os.kill(door.await_pid(), signal.SIGTERM)
     assert ended.wait(SECONDS)
@@ -155,8 +159,8 @@ def test_a_pipe_that_another_thread_closes_is_no_error(tmp_path):
     hook, threading.excepthook = threading.excepthook, errors.append
     ended, sending, go_on = threading.Event(), threading.Event(), threading.Event()
     notify = lambda notice: notice.what == ENDED and ended.set()
-    order = Order.of(crew_roles.leave, ())
-    child = Child('env0', order, tmp_path / 'log', os.urandom(8).hex(), notify)
+    order = RoleSpec.of(crew_roles.leave, ())
+    child = ChildProcess('env0', order, tmp_path / 'log', os.urandom(8).hex(), notify)
     assert ended.wait(SECONDS)
     send = child._pipe._send_bytes
 

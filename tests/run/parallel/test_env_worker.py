@@ -17,8 +17,8 @@ from data_parts import DEADLINE, Worker, make_args
 from embodied import transport
 from embodied.core.errors import ConfigError, EnvError, RoleError, SpaceError
 from embodied.run.parallel import parallel_env, parallel_envs
-from embodied.run.parallel.env import run_worker
-from embodied.run.parallel.group import InlineGroup, ThreadGroup, make_group
+from embodied.run.parallel.env.group import InlineGroup, ThreadGroup, make_group
+from embodied.run.parallel.env.worker import run_worker
 from embodied.run.parallel.settings import FIRST_EVAL_ENV, WorkerPlan
 
 ACTION = {'action': np.int32(7), 'reset': np.bool_(False)}
@@ -359,7 +359,7 @@ import pickle, sys
 folder, args, values = pickle.loads(bytes.fromhex(sys.argv[1]))
 sys.path.insert(0, folder)
 import acting_parts, elements
-from embodied.run.parallel.env import run_worker
+from embodied.run.parallel.env.worker import run_worker
 from embodied.run.parallel.settings import WorkerPlan
 
 class Env(acting_parts.Env):

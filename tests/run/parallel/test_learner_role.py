@@ -12,9 +12,10 @@ from learner_parts import Run
 from embodied.core.errors import CheckpointError
 from embodied.logging import read_records
 from embodied.replay import Replay
-from embodied.run.parallel import parallel_learner, peers
-from embodied.run.parallel.manifest import Manifest
-from embodied.run.parallel.session import Session
+from embodied.run.parallel import parallel_learner
+from embodied.run.parallel.learner import connections as peers
+from embodied.run.parallel.run_state import RunState
+from embodied.run.parallel.saves.manifest import Manifest
 from embodied.streams import Consec, Stateless
 from embodied.transport import Disconnected
 
@@ -172,7 +173,7 @@ def test_an_interruption_while_replay_is_awaited_is_heard(tmp_path):
     barrier = threading.Barrier(2)
     learner = Worker(parallel_learner, parts.Agent(), barrier, args)
     barrier.wait(DEADLINE)
-    Session.of(barrier).stop('failure')
+    RunState.of(barrier).stop('failure')
     learner.join()
 
 

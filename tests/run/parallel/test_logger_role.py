@@ -13,8 +13,8 @@ from data_parts import DEADLINE, Worker
 
 from embodied.logging import JsonlOutput, Logger, ScoreFile, read_records
 from embodied.run.parallel import parallel_logger
-from embodied.run.parallel.links import make_client
-from embodied.run.parallel.logger import LoggerService
+from embodied.run.parallel.context import make_client
+from embodied.run.parallel.logger.logger import LoggerService
 from embodied.run.parallel.settings import ParallelSettings
 from embodied.transport import RemoteError
 
@@ -26,7 +26,7 @@ def make_service(logdir, logger=None, **changes):
 
 
 def make_trans(*rows):
-    """Rows (reward, first, last, log/wood) of one step each."""
+    """Admission (reward, first, last, log/wood) of one step each."""
     columns = [np.array(column) for column in zip(*rows, strict=True)]
     keys = ('reward', 'is_first', 'is_last', 'log/wood')
     return dict(zip(keys, columns, strict=True))

@@ -13,11 +13,11 @@ import pytest
 from crew_roles import Settings
 
 from embodied.core.errors import RoleError
-from embodied.run.engines.keeper import Keeper
-from embodied.run.parallel.children import ENDED, Order
-from embodied.run.parallel.crew import Crew
-from embodied.run.parallel.directory import Places
-from embodied.run.parallel.logs import MAX_BYTES, LogWriter
+from embodied.run.parallel.address_book import Places
+from embodied.run.parallel.engines.ray.keeper import Keeper
+from embodied.run.parallel.supervision.process import ENDED, RoleSpec
+from embodied.run.parallel.supervision.role_logs import MAX_BYTES, LogWriter
+from embodied.run.parallel.supervision.supervisor import Supervisor
 
 pytestmark = pytest.mark.usefixtures('nothing_is_left')
 
@@ -31,9 +31,9 @@ def sizes(folder):
 
 @pytest.mark.parametrize('kind', ['python', 'descriptor', 'program'])
 def test_a_role_that_prints_much_leaves_a_bounded_log(tmp_path, kind):
-    with Crew(Settings(tmp_path)) as crew:
-        crew.start('env0', roles.print_much, kind, MUCH)
-        crew.wait()
+    with Supervisor(Settings(tmp_path)) as supervisor:
+        supervisor.start('env0', roles.print_much, kind, MUCH)
+        supervisor.wait()
     found = sizes(tmp_path / 'logs')
     assert set(found) == {'env0.log', 'env0.log.1'}
     assert max(found.values()) <= MAX_BYTES
@@ -60,9 +60,9 @@ def test_a_log_is_bounded_while_its_role_prints(tmp_path):
 
 @pytest.mark.parametrize('kind', ['abort', 'kill', 'raise', 'exit'])
 def test_the_last_words_of_a_role_are_in_its_log(tmp_path, kind):
-    with pytest.raises(RoleError) as info, Crew(Settings(tmp_path)) as crew:
-        crew.start('env0', roles.print_and_die, kind)
-        crew.wait()
+    with pytest.raises(RoleError) as info, Supervisor(Settings(tmp_path)) as supervisor:
+        supervisor.start('env0', roles.print_and_die, kind)
+        supervisor.wait()
     text = (tmp_path / 'logs' / 'env0.log').read_text()
     assert '199999\n' in text
     assert 'a word of C\n' in text
@@ -75,18 +75,18 @@ def test_the_last_words_of_a_role_are_in_its_log(tmp_path, kind):
 
 
 def test_all_lives_of_a_role_are_in_one_log(tmp_path):
-    with Crew(Settings(tmp_path, max_restarts=1)) as crew:
-        crew.start('env0', roles.die_once, tmp_path)
-        crew.wait()
+    with Supervisor(Settings(tmp_path, max_restarts=1)) as supervisor:
+        supervisor.start('env0', roles.die_once, tmp_path)
+        supervisor.wait()
     text = (tmp_path / 'logs' / 'env0.log').read_text()
     assert text.count('The role starts') == 2
     assert text.index('life 1') < text.index('life 2')
 
 
 def test_the_errors_of_a_role_whose_output_is_shown_are_in_its_log(tmp_path, capfd):
-    with Crew(Settings(tmp_path)) as crew:
-        crew.start('logger', roles.print_both, shown=True)
-        crew.wait()
+    with Supervisor(Settings(tmp_path)) as supervisor:
+        supervisor.start('logger', roles.print_both, shown=True)
+        supervisor.wait()
     assert capfd.readouterr().out == 'for the user\n'
     text = (tmp_path / 'logs' / 'logger.log').read_text()
     assert text.splitlines()[1:] == ['for the log']
@@ -132,7 +132,7 @@ def test_a_role_goes_on_after_its_launcher_was_suspended(tmp_path):
 @pytest.mark.parametrize('shown', [False, True])
 def test_a_role_on_another_node_leaves_a_bounded_log_as_well(tmp_path, shown):
     keeper = Keeper()
-    order = Order.of(roles.print_much, ('stderr', MUCH))
+    order = RoleSpec.of(roles.print_much, ('stderr', MUCH))
     log = tmp_path / 'logs' / 'env0.log'
     keeper.start('env0', order, log, os.urandom(8).hex(), shown, Places())
     while ENDED not in keeper.listen(SECONDS).notices:

@@ -7,12 +7,9 @@ import elements
 import pytest
 
 from embodied.core.errors import ConfigError
-from embodied.run.parallel import addresses, factories
-from embodied.run.parallel.settings import (
-    FIRST_EVAL_ENV,
-    ParallelSettings,
-    WorkerPlan,
-)
+from embodied.run.parallel import pickling as factories
+from embodied.run.parallel.engines import ports as addresses
+from embodied.run.parallel.settings import FIRST_EVAL_ENV, ParallelSettings, WorkerPlan
 from embodied.transport import keys
 
 GIVEN = {  # exactly the keys that jobs from elsewhere have

@@ -15,9 +15,9 @@ from embodied import transport
 from embodied.core.errors import RowsError
 from embodied.run.parallel import parallel_actor, run_id
 from embodied.run.parallel.compatibility import RowCheck, declare
-from embodied.run.parallel.env import run_worker
-from embodied.run.parallel.links import make_client
-from embodied.run.parallel.session import Session
+from embodied.run.parallel.context import make_client
+from embodied.run.parallel.env.worker import run_worker
+from embodied.run.parallel.run_state import RunState
 from embodied.run.parallel.settings import (
     FIRST_EVAL_ENV,
     MOST_ENVS,
@@ -71,7 +71,7 @@ def serving(agent, args):
         rows = peers.rows['add_batch']
         own = lambda: [x for *_, x in rows if x['index'] == LAST.indices[0]]
         peers.wait_for(lambda: len(own()) >= 10)
-        Session.of(barrier).stop('SIGTERM')
+        RunState.of(barrier).stop('SIGTERM')
         worker.join()
         actor.join()
 

@@ -14,10 +14,10 @@ from data_parts import DEADLINE, Worker, make_rows
 from embodied.core.checkpoint import Checkpoint
 from embodied.logging import read_records
 from embodied.run.parallel import parallel_replay, protocol
-from embodied.run.parallel.buffer import Buffer
-from embodied.run.parallel.fetcher import Fetcher
-from embodied.run.parallel.links import make_client, make_server
-from embodied.run.parallel.replay import ReplayService
+from embodied.run.parallel.context import make_client, make_server
+from embodied.run.parallel.learner.fetcher import Fetcher
+from embodied.run.parallel.replay.buffer import Buffer
+from embodied.run.parallel.replay.replay import ReplayService
 from embodied.run.parallel.settings import ParallelSettings
 from embodied.streams import Consec, Stateless
 from embodied.transport import RemoteError

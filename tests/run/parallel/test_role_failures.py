@@ -12,9 +12,9 @@ from embodied.core.errors import (
     FolderInUseError,
     RoleError,
 )
-from embodied.envs.handles import InlineHandle
-from embodied.run.parallel.failure import Failure, Report
-from embodied.run.parallel.restarts import Restarts
+from embodied.envs.runtime.handles import InlineHandle
+from embodied.run.parallel.supervision.failure import Failure, Report
+from embodied.run.parallel.supervision.restarts import Restarts
 from embodied.transport import AddressInUse, RemoteError
 
 USER_ENV = """

@@ -4,133 +4,133 @@ import numpy as np
 import pytest
 
 from embodied.core.errors import ConfigError
-from embodied.run.parallel.roster import (
+from embodied.run.parallel.actor.environments import (
     MOST_ENVS,
     SILENT_SECONDS,
     SWEEP_SECONDS,
-    Roster,
+    EnvRegistry,
 )
 
 ONE, TWO = bytes(15) + b'1', bytes(15) + b'2'
 
 
-def admit(roster, *rows, mode='train', repeated=False):
+def admit(registry, *rows, mode='train', repeated=False):
     """Rows are (envid, session, is_first)."""
     envids = np.array([row[0] for row in rows], np.int32)
     sessions = np.array([np.frombuffer(row[1], np.uint8) for row in rows])
     is_first = np.array([row[2] for row in rows])
-    return roster.admit(mode, envids, sessions, is_first, repeated)
+    return registry.admit(mode, envids, sessions, is_first, repeated)
 
 
 def test_a_session_begins_with_a_first_step():
-    roster = Roster()
-    rows = admit(roster, (2, ONE, False), (0, ONE, True))
+    registry = EnvRegistry()
+    rows = admit(registry, (2, ONE, False), (0, ONE, True))
     assert rows.admitted.tolist() == [False, True]
     assert rows.slots.tolist() == [0, 1]
     assert rows.renewed.tolist() == [1]
-    rows = admit(roster, (2, ONE, True), (0, ONE, False))
+    rows = admit(registry, (2, ONE, True), (0, ONE, False))
     assert rows.admitted.all()
     assert rows.slots.tolist() == [2, 1]
     assert rows.renewed.tolist() == [2]
-    assert admit(roster, (2, ONE, True), (0, ONE, True)).renewed.tolist() == []
-    assert len(roster) == 2
+    assert admit(registry, (2, ONE, True), (0, ONE, True)).renewed.tolist() == []
+    assert len(registry) == 2
 
 
 def test_streams_are_named_by_environment_and_session():
     pairs = [(e, s) for e in range(3) for s in (ONE, TWO)]
-    names = [admit(Roster(), (e, s, True)).streams[0] for e, s in pairs]
-    again = [admit(Roster(), (e, s, True)).streams[0] for e, s in pairs]
+    names = [admit(EnvRegistry(), (e, s, True)).streams[0] for e, s in pairs]
+    again = [admit(EnvRegistry(), (e, s, True)).streams[0] for e, s in pairs]
     assert names == again
     assert len(set(names)) == len(pairs)
     assert min(names) >= 0
 
 
 def test_a_new_session_replaces_the_old_one_for_good():
-    roster = Roster()
-    admit(roster, (1, ONE, True))
-    rows = admit(roster, (1, TWO, True))
+    registry = EnvRegistry()
+    admit(registry, (1, ONE, True))
+    rows = admit(registry, (1, TWO, True))
     assert rows.admitted.all()
     assert rows.renewed.tolist() == [1]
     for first in (False, True):
-        rows = admit(roster, (1, ONE, first), (1, TWO, False))
+        rows = admit(registry, (1, ONE, first), (1, TWO, False))
         assert rows.admitted.tolist() == [False, True]
         assert rows.replaced.tolist() == [True, False]
 
 
 def test_the_last_of_two_sessions_in_one_batch_stays():
-    rows = admit(Roster(), (0, ONE, True), (0, TWO, True))
+    rows = admit(EnvRegistry(), (0, ONE, True), (0, TWO, True))
     assert rows.admitted.tolist() == [False, True]
     assert rows.replaced.tolist() == [True, False]
 
 
 def test_steps_that_were_sent_before_do_not_begin_a_session():
-    roster = Roster()
-    admit(roster, (0, ONE, True))
-    rows = admit(roster, (0, ONE, False), (1, ONE, True), repeated=True)
+    registry = EnvRegistry()
+    admit(registry, (0, ONE, True))
+    rows = admit(registry, (0, ONE, False), (1, ONE, True), repeated=True)
     assert rows.admitted.tolist() == [True, False]
     assert not rows.replaced.any()
 
 
 def test_a_worker_that_leaves_takes_its_environments_along():
-    roster = Roster()
-    admit(roster, (0, ONE, True), (1, TWO, True), (2, ONE, True))
-    roster.leave(np.frombuffer(ONE, np.uint8))
-    assert len(roster) == 1
-    rows = admit(roster, (0, ONE, False), (1, TWO, False))
+    registry = EnvRegistry()
+    admit(registry, (0, ONE, True), (1, TWO, True), (2, ONE, True))
+    registry.leave(np.frombuffer(ONE, np.uint8))
+    assert len(registry) == 1
+    rows = admit(registry, (0, ONE, False), (1, TWO, False))
     assert rows.admitted.tolist() == [False, True]
 
 
 def test_training_and_evaluation_may_have_environments_of_the_same_number():
-    roster = Roster()
-    admit(roster, (5, ONE, True))
-    rows = admit(roster, (5, TWO, True), mode='eval')
+    registry = EnvRegistry()
+    admit(registry, (5, ONE, True))
+    rows = admit(registry, (5, TWO, True), mode='eval')
     assert rows.slots.tolist() == [2]
-    assert admit(roster, (5, ONE, False)).slots.tolist() == [1]
-    assert (roster.count('train'), roster.count('eval'), len(roster)) == (1, 1, 2)
+    assert admit(registry, (5, ONE, False)).slots.tolist() == [1]
+    assert (registry.count('train'), registry.count('eval'), len(registry)) == (1, 1, 2)
 
 
 def test_slots_are_given_back_and_the_lowest_free_one_is_taken():
-    roster = Roster()
+    registry = EnvRegistry()
     sessions = [bytes([i]) * 16 for i in range(8)]
     for envid, session in enumerate(sessions):
-        admit(roster, (100 * envid, session, True))
-    assert roster.slots == 8
+        admit(registry, (100 * envid, session, True))
+    assert registry.slots == 8
     for gone, highest in ((6, 8), (2, 8), (7, 6), (5, 5)):
-        roster.leave(np.frombuffer(sessions[gone], np.uint8))
-        assert roster.slots == highest
+        registry.leave(np.frombuffer(sessions[gone], np.uint8))
+        assert registry.slots == highest
     for slot in (3, 6, 7):
-        assert admit(roster, (slot, ONE, True)).slots.tolist() == [slot]
+        assert admit(registry, (slot, ONE, True)).slots.tolist() == [slot]
     for session in (*sessions, ONE):
-        roster.leave(np.frombuffer(session, np.uint8))
-    assert (len(roster), roster.slots) == (0, 0)
+        registry.leave(np.frombuffer(session, np.uint8))
+    assert (len(registry), registry.slots) == (0, 0)
 
 
 def test_who_is_silent_while_others_act_gives_its_slot_back():
     now = [0.0]
-    roster = Roster(clock=lambda: now[0])
-    admit(roster, (0, ONE, True), (1, TWO, True))
+    registry = EnvRegistry(clock=lambda: now[0])
+    admit(registry, (0, ONE, True), (1, TWO, True))
 
     def act(seconds, step):
         given_up = 0
         for _ in range(int(seconds / step)):
             now[0] += step
-            given_up += roster.sweep()
-            admit(roster, (1, TWO, False))
+            given_up += registry.sweep()
+            admit(registry, (1, TWO, False))
         return given_up
 
     # Nobody is at fault when nothing acts for hours, only those who stay away.
     assert act(seconds=7200.0, step=3600.0) == 0
     assert act(seconds=SILENT_SECONDS - SWEEP_SECONDS, step=0.5) == 0
-    assert len(roster) == 2
+    assert len(registry) == 2
     assert act(seconds=3 * SWEEP_SECONDS, step=0.5) == 1
-    assert len(roster) == 1
-    rows = admit(roster, (0, ONE, False), (1, TWO, False))
+    assert len(registry) == 1
+    rows = admit(registry, (0, ONE, False), (1, TWO, False))
     assert rows.admitted.tolist() == [False, True]
     assert not rows.replaced.any()
-    assert admit(roster, (0, ONE, True)).admitted.all()
+    assert admit(registry, (0, ONE, True)).admitted.all()
 
 
 @pytest.mark.parametrize('envid', [-1, MOST_ENVS])
 def test_impossible_numbers_are_refused(envid):
     with pytest.raises(ConfigError, match=f'environment {envid}.*below {MOST_ENVS}'):
-        admit(Roster(), (envid, ONE, True))
+        admit(EnvRegistry(), (envid, ONE, True))

@@ -8,9 +8,9 @@ import pytest
 
 from embodied.core.checkpoint import Checkpoint, load_part
 from embodied.core.errors import CheckpointError
-from embodied.run.parallel import saves as saves_lib
-from embodied.run.parallel.manifest import Manifest
-from embodied.run.parallel.saves import Saves
+from embodied.run.parallel.saves import coordinator as saves_lib
+from embodied.run.parallel.saves.coordinator import Saves
+from embodied.run.parallel.saves.manifest import Manifest
 from embodied.transport import Future, RemoteError
 
 FULL = 'OSError: [Errno 28] No space left on device'

@@ -10,11 +10,11 @@ import time
 import pytest
 
 from dreamerv3.main import main
-from embodied.core import lineage
 from embodied.core.errors import ConfigError
-from embodied.core.identity import Identity
-from embodied.run.parallel.status import Status, StatusFile
-from embodied.run.parallel.takeover import take_over
+from embodied.processes import lineage
+from embodied.processes.identity import Identity
+from embodied.run.parallel.supervision.status import Status, StatusFile
+from embodied.run.parallel.supervision.takeover import take_over
 
 ROLE = {'state': 'running', 'activity': '', 'pid': 5, 'restarts': 1, 'error': 'burnt'}
 

@@ -14,12 +14,12 @@ from crew_roles import Settings
 
 from embodied.core.errors import ConfigError, RoleError
 from embodied.logging import read_records
-from embodied.run.parallel import crew as crew_module
-from embodied.run.parallel import watch
-from embodied.run.parallel.crew import Crew
-from embodied.run.parallel.member import Member
-from embodied.run.parallel.records import RunRecords
-from embodied.run.parallel.status import Status
+from embodied.run.parallel.supervision import hang as watch
+from embodied.run.parallel.supervision import supervisor as crew_module
+from embodied.run.parallel.supervision.role import Role
+from embodied.run.parallel.supervision.run_records import RunRecords
+from embodied.run.parallel.supervision.status import Status
+from embodied.run.parallel.supervision.supervisor import Supervisor
 
 pytestmark = pytest.mark.usefixtures('nothing_is_left')
 
@@ -37,7 +37,7 @@ def door(tmp_path):
 def make_crew(tmp_path):
     def make(**options):
         settings = Settings(tmp_path, **options)
-        return Crew(settings, RunRecords(tmp_path, epoch=1))
+        return Supervisor(settings, RunRecords(tmp_path, epoch=1))
 
     return make
 
@@ -66,9 +66,9 @@ def interrupt_when(door, count=1):
 
 
 def test_a_killed_role_is_started_again(make_crew, tmp_path):
-    with make_crew(max_restarts=1) as crew:
-        crew.start('role', roles.die_until, tmp_path, 2, True)
-        crew.wait()
+    with make_crew(max_restarts=1) as supervisor:
+        supervisor.start('role', roles.die_until, tmp_path, 2, True)
+        supervisor.wait()
     assert roles.count_lives(tmp_path) == 2
     assert told(tmp_path) == ['starting', 'running', 'restarting', 'starting']
     assert told(tmp_path, key='reason')[2] == 'killed by signal 9 (Killed)'
@@ -78,9 +78,9 @@ def test_a_killed_role_is_started_again(make_crew, tmp_path):
 
 
 def test_restarts_with_progress_in_between_are_not_limited(make_crew, tmp_path):
-    with make_crew(max_restarts=1) as crew:
-        crew.start('role', roles.die_until, tmp_path, 4, True)
-        crew.wait()
+    with make_crew(max_restarts=1) as supervisor:
+        supervisor.start('role', roles.die_until, tmp_path, 4, True)
+        supervisor.wait()
     assert roles.count_lives(tmp_path) == 4
 
 
@@ -114,10 +114,10 @@ def test_errors_that_trying_cannot_mend_end_the_run(
 ):
     with (
         pytest.raises(raised, match='burnt') as info,
-        make_crew(max_restarts=3) as crew,
+        make_crew(max_restarts=3) as supervisor,
     ):
-        crew.start('cook', roles.fail_always, tmp_path, error)
-        crew.wait()
+        supervisor.start('cook', roles.fail_always, tmp_path, error)
+        supervisor.wait()
     assert roles.count_lives(tmp_path) == lives
     if raised is RoleError:
         assert 'The cook failed' in str(info.value)
@@ -128,11 +128,11 @@ def test_errors_that_trying_cannot_mend_end_the_run(
 def test_a_role_that_leaves_while_the_run_goes_on_is_started_again(
     make_crew, door, tmp_path
 ):
-    with make_crew(max_restarts=1) as crew:
-        crew.start('lead', crew_roles.stay, door.path, lead=True)
-        crew.start('other', roles.fail_then_stay, tmp_path, door.path)
+    with make_crew(max_restarts=1) as supervisor:
+        supervisor.start('lead', crew_roles.stay, door.path, lead=True)
+        supervisor.start('other', roles.fail_then_stay, tmp_path, door.path)
         thread = interrupt_when(door, 2)
-        crew.wait()
+        supervisor.wait()
     thread.join()
     assert roles.count_lives(tmp_path) == 2
 
@@ -142,10 +142,10 @@ def test_roles_that_left_come_back_when_the_one_who_sent_them_home_starts_again(
 ):
     os.mkfifo(tmp_path / 'ended')
     args = tmp_path, door.path, tmp_path / 'ended'
-    with make_crew(max_restarts=1) as crew:
-        crew.start('lead', roles.lead_that_dies_once, *args, lead=True)
-        crew.start('other', roles.leave_and_tell, tmp_path / 'ended')
-        crew.wait()
+    with make_crew(max_restarts=1) as supervisor:
+        supervisor.start('lead', roles.lead_that_dies_once, *args, lead=True)
+        supervisor.start('other', roles.leave_and_tell, tmp_path / 'ended')
+        supervisor.wait()
     events = read_records(tmp_path / 'events.jsonl')
     starts = [x['role'] for x in events if x.get('state') == 'starting']
     assert starts == ['lead', 'other', 'lead', 'other']
@@ -156,9 +156,9 @@ def test_roles_that_left_come_back_when_the_one_who_sent_them_home_starts_again(
 
 def test_a_stopped_role_goes_on(make_crew, tmp_path, monkeypatch):
     monkeypatch.setattr(crew_module, 'PATIENCE', 0.2)
-    with make_crew() as crew:
-        crew.start('role', roles.stop_once, tmp_path)
-        crew.wait()
+    with make_crew() as supervisor:
+        supervisor.start('role', roles.stop_once, tmp_path)
+        supervisor.wait()
     assert roles.count_lives(tmp_path) == 1
     assert told(tmp_path, 'stopped', 'role') == ['role']
     assert told(tmp_path, 'continued', 'role') == ['role']
@@ -169,9 +169,9 @@ def test_a_stopped_role_goes_on(make_crew, tmp_path, monkeypatch):
     [roles.hang_once, pytest.param(roles.hang_partly_once, marks=pytest.mark.long)],
 )
 def test_a_hung_role_is_started_again(make_crew, tmp_path, hang):
-    with make_crew(max_restarts=1, hang_timeout=3.0) as crew:
-        crew.start('role', hang, tmp_path)
-        crew.wait()
+    with make_crew(max_restarts=1, hang_timeout=3.0) as supervisor:
+        supervisor.start('role', hang, tmp_path)
+        supervisor.wait()
     assert roles.count_lives(tmp_path) == 2
     assert any('hung' in str(reason) for reason in told(tmp_path, key='reason'))
     assert 'in hang_' in (tmp_path / 'logs' / 'role.log').read_text()
@@ -179,9 +179,9 @@ def test_a_hung_role_is_started_again(make_crew, tmp_path, hang):
 
 @pytest.mark.long
 def test_a_role_that_compiles_waits_or_computes_is_not_hung(make_crew, tmp_path):
-    with make_crew(hang_timeout=1.0) as crew:
-        crew.start('role', roles.take_long, 3.0)
-        crew.wait()
+    with make_crew(hang_timeout=1.0) as supervisor:
+        supervisor.start('role', roles.take_long, 3.0)
+        supervisor.wait()
     assert told(tmp_path) == ['starting', 'running']
 
 
@@ -224,21 +224,23 @@ def test_a_role_that_compiles_does_not_hold_up_the_end(
     make_crew, door, tmp_path, unsaved, capfd
 ):
     saved = tmp_path / 'saved'
-    with make_crew(grace=2.0) as crew:
-        crew.start('lead', roles.compile_for_ever, door.path, unsaved, lead=True)
-        crew.start('writer', crew_roles.stay_and_save, door.path, saved, writes=True)
+    with make_crew(grace=2.0) as supervisor:
+        supervisor.start('lead', roles.compile_for_ever, door.path, unsaved, lead=True)
+        supervisor.start(
+            'writer', crew_roles.stay_and_save, door.path, saved, writes=True
+        )
         thread = interrupt_when(door, 2)
-        crew.wait()
+        supervisor.wait()
     thread.join()
     assert saved.exists()
     assert ('goes on from its last save' in capfd.readouterr().out) == unsaved
 
 
 def test_nobody_counts_as_running_after_a_failure(make_crew, door, tmp_path):
-    with pytest.raises(RoleError, match='burnt'), make_crew() as crew:
-        crew.start('deaf', crew_roles.be_deaf, door.path)
-        crew.start('cook', roles.fail_always, tmp_path, ValueError('burnt'))
-        crew.wait()
+    with pytest.raises(RoleError, match='burnt'), make_crew() as supervisor:
+        supervisor.start('deaf', crew_roles.be_deaf, door.path)
+        supervisor.start('cook', roles.fail_always, tmp_path, ValueError('burnt'))
+        supervisor.wait()
     status = Status.read(tmp_path)
     assert status.state == 'failed'
     states = {name: role['state'] for name, role in status.record['roles'].items()}
@@ -248,11 +250,11 @@ def test_nobody_counts_as_running_after_a_failure(make_crew, door, tmp_path):
 
 def test_an_error_at_the_end_keeps_nobody_from_saving(make_crew, door, tmp_path):
     saved = tmp_path / 'ended'
-    with pytest.raises(RoleError, match='could not close'), make_crew() as crew:
-        crew.start('env', roles.fail_when_asked, door.path)
-        crew.start('writer', roles.end_slowly, door.path, saved, writes=True)
+    with pytest.raises(RoleError, match='could not close'), make_crew() as supervisor:
+        supervisor.start('env', roles.fail_when_asked, door.path)
+        supervisor.start('writer', roles.end_slowly, door.path, saved, writes=True)
         thread = interrupt_when(door, 2)
-        crew.wait()
+        supervisor.wait()
     thread.join()
     assert saved.exists()
 
@@ -288,7 +290,7 @@ class Waiting:
 
 
 def test_waiting_for_a_machine_is_no_hang(monkeypatch):
-    member = Member('agent', lambda life: Waiting(), max_restarts=1, hang_timeout=0.01)
+    member = Role('agent', lambda life: Waiting(), max_restarts=1, hang_timeout=0.01)
     member.start()
     monkeypatch.setattr(watch, 'SILENCE', 0.0)
     threading.Event().wait(0.05)

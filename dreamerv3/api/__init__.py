@@ -1,0 +1,1 @@
+"""The Python interface: train, load, act, bundles."""

@@ -1,0 +1,1 @@
+"""Commands of `dreamer`, one module each."""

@@ -1,0 +1,1 @@
+"""Runs: what a run's folder says, distrusted."""

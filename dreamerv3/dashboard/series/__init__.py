@@ -1,0 +1,1 @@
+"""Series: metrics of runs as decimated curves."""

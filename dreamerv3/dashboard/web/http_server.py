@@ -1,0 +1,79 @@
+"""Serving: the dashboard on a socket, with a follower as long as it runs."""
+
+import socket
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+
+from embodied.core.errors import ConfigError
+
+from ..series.curves import Curves
+from ..series.follower import Follower
+from ..series.reference import Reference
+from ..series.series_index import Index
+from .app import make_app
+from .connection import Connection
+
+__all__ = ['listen', 'serve']
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket to serve on; port 0 takes a free one."""
+    family = socket.AF_INET6 if ':' in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except (OSError, OverflowError) as e:
+        raise ConfigError(
+            f'Cannot serve on {host} port {port}: {e}. Choose another with --port, '
+            '0 for any that is free.'
+        ) from e
+
+
+def serve(
+    place: socket.socket,
+    roots: Sequence[Path],
+    index: Index,
+    references: Sequence[Reference],
+    token: str | None,
+) -> None:
+    """Serves until a signal asks to stop, or until following the runs fails."""
+    follower = Follower(roots, index, lambda: server.stop())
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        follower.start()
+        yield
+        follower.close()
+
+    app = make_app(follower, Curves(index), references, token, lifespan)
+    options: dict[str, Any] = {'lifespan': 'on', 'ws': 'none'}
+    config = uvicorn.Config(app, http=Connection, log_level='warning', **options)
+    server = Server(config, follower)
+    server.run([place])
+    try:
+        follower.check()
+    except sqlite3.Error as e:
+        raise ConfigError(
+            f'The index {index.path} cannot be used any more: {e}. Is the disk full or '
+            'the file gone? Start again, or name another with --index.'
+        ) from e
+
+
+class Server(uvicorn.Server):
+    """Ends the open streams when it is to stop: it would wait for them forever."""
+
+    def __init__(self, config: uvicorn.Config, follower: Follower):
+        super().__init__(config)
+        self._follower = follower
+
+    def stop(self) -> None:
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._follower.stop()
+        await super().shutdown(sockets)

@@ -1,0 +1,1 @@
+"""Adapters: environments of other libraries, and users' factories, as ours."""

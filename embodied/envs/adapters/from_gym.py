@@ -1,0 +1,169 @@
+"""Adapter from Gymnasium environments to the Env contract."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces as gym_spaces
+
+from ...core.base import Env, Spaces
+from ...core.errors import ConfigError, MissingExtraError, SpaceError
+from ..spaces import IMAGE_RANK, act_spaces, make_obs, obs_spaces, refuse_shared
+from .codecs import Codec, DictCodec, Direct, TupleCodec, integers
+from .own import PACKAGES, import_user
+
+__all__ = ['FromGym']
+
+
+class FromGym(Env):
+    """Any Gymnasium environment: an instance, a registered id or a factory.
+
+    A plain observation gets the key `obs_key`, by default `image` for uint8 of rank 3
+    and `vector` otherwise; a plain action gets `act_key`. Dicts keep their own names,
+    nested ones joined by `/`; parts of tuples are numbered, as in `action/0`. The
+    first reset is seeded; later episodes continue its random numbers. `kwargs` go to
+    `gymnasium.make` or the factory. Infos are dropped.
+    """
+
+    def __init__(
+        self,
+        env: gymnasium.Env | str | Callable[..., gymnasium.Env],
+        obs_key: str | None = None,
+        act_key: str = 'action',
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self._env = _create(env, kwargs)
+        self._seed = seed
+        self._over = True
+        observations = self._env.observation_space
+        obs_key = obs_key or _default_key(observations)
+        self._obs = _codec(observations, obs_key, top=True)
+        self._act = _codec(self._env.action_space, act_key, top=True)
+        refuse_shared(self._obs.spaces, self._act.spaces)
+        self._obs_space = obs_spaces(self._obs.spaces)
+        self._act_space = act_spaces(self._act.spaces)
+
+    @property
+    def gym_env(self) -> gymnasium.Env:
+        """The environment inside."""
+        return self._env
+
+    @property
+    def obs_space(self) -> Spaces:
+        return dict(self._obs_space)
+
+    @property
+    def act_space(self) -> Spaces:
+        return dict(self._act_space)
+
+    def step(self, action: Mapping[str, Any]) -> dict[str, Any]:
+        if action['reset'] or self._over:
+            obs, _ = self._env.reset(seed=self._seed)
+            self._seed = None
+            self._over = False
+            return make_obs(self._obs.encode(obs), is_first=True)
+        choice = self._act.decode(action)
+        obs, reward, terminated, truncated, _ = self._env.step(choice)
+        self._over = bool(terminated or truncated)
+        return make_obs(
+            self._obs.encode(obs),
+            reward=float(reward),
+            is_last=self._over,
+            is_terminal=bool(terminated),
+        )
+
+    def close(self) -> None:
+        self._env.close()
+
+
+def _create(env: Any, kwargs: dict[str, Any]) -> gymnasium.Env:
+    if isinstance(env, str):
+        return _create_by_id(env, kwargs)
+    if hasattr(env, 'reset') and not isinstance(env, type):
+        if kwargs:
+            raise ConfigError(
+                f'FromGym got an instance and the settings {sorted(kwargs)}, which '
+                f'come too late for it. Pass an id or a factory, or leave them out.'
+            )
+        return env
+    if callable(env):
+        return env(**kwargs)
+    raise ConfigError(
+        f'FromGym needs a Gymnasium environment, an id or a factory, got {env!r}.'
+    )
+
+
+def _create_by_id(name: str, kwargs: dict[str, Any]) -> gymnasium.Env:
+    _import_namespace(name)
+    try:
+        # The checker of Gymnasium only warns; CheckSpaces is strict and names keys.
+        return gymnasium.make(name, disable_env_checker=True, **kwargs)
+    except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
+        raise MissingExtraError(
+            f'The Gymnasium environment {name!r} needs a package: {error}'
+        ) from error
+    except gymnasium.error.Error as error:
+        close = difflib.get_close_matches(name, gymnasium.registry, n=3)
+        hint = f' Closest ids: {", ".join(close)}.' if close else ''
+        raise ConfigError(
+            f'Gymnasium cannot make {name!r}.{hint} It says: {error}'
+        ) from error
+
+
+def _import_namespace(name: str) -> None:
+    """Imports `package` for the id `package/Name-v0`, which registers its ids then."""
+    namespace, slash, _ = name.partition('/')
+    known = any(known.startswith(f'{namespace}/') for known in gymnasium.registry)
+    if slash and not known and ':' not in namespace:
+        import_user(PACKAGES.get(namespace, namespace))
+
+
+def _default_key(space: gym_spaces.Space) -> str:
+    if isinstance(space, gym_spaces.Tuple):
+        return 'obs'
+    return 'image' if _is_image(space) else 'vector'
+
+
+def _is_image(space: gym_spaces.Space) -> bool:
+    return (
+        isinstance(space, gym_spaces.Box)
+        and space.dtype == np.uint8
+        and len(space.shape) == IMAGE_RANK
+    )
+
+
+def _codec(space: gym_spaces.Space, name: str, top: bool = False) -> Codec:
+    """Codec of a space called `name`; a dict at the top gives its keys no prefix."""
+    match space:
+        case gym_spaces.Dict():
+            prefix = '' if top else f'{name}/'
+            return DictCodec({k: _codec(v, f'{prefix}{k}') for k, v in space.items()})
+        case gym_spaces.Tuple():
+            parts = enumerate(space.spaces)
+            return TupleCodec([_codec(v, f'{name}/{i}') for i, v in parts])
+        case gym_spaces.Box():
+            return _box(space, name)
+        case gym_spaces.Discrete():
+            last = space.start + space.n - 1
+            return integers(name, space.start, last, space.dtype)
+        case gym_spaces.MultiDiscrete():
+            last = space.start + space.nvec - 1
+            return integers(name, space.start, last, space.dtype)
+        case gym_spaces.MultiBinary():
+            zeros = np.zeros(space.shape, np.int64)
+            return integers(name, zeros, zeros + 1, space.dtype)
+    raise SpaceError(
+        f'{name!r} is a {type(space).__name__} space, which agents cannot take. '
+        f'Supported are Box, Discrete, MultiDiscrete, MultiBinary, Dict and Tuple.'
+    )
+
+
+def _box(space: gym_spaces.Box, name: str) -> Codec:
+    if _is_image(space):
+        return Direct(name, np.uint8, space.shape)
+    if np.issubdtype(space.dtype, np.floating):
+        return Direct(name, space.dtype, space.shape, space.low, space.high)
+    return integers(name, space.low, space.high, space.dtype)

@@ -1,0 +1,1 @@
+"""Environments of our own, which need no other package."""

@@ -1,0 +1,1 @@
+"""The checker: plays an environment and names what is wrong with it."""

@@ -1,0 +1,1 @@
+"""Running environments in this process, in threads or in processes."""

@@ -1,0 +1,1 @@
+"""Processes of one machine: signals, children, locks, and who descends from whom."""

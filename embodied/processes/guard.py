@@ -1,0 +1,59 @@
+"""Guard: ends what a process leaves behind.
+
+    python -m embodied.processes.guard FD LINEAGE
+
+Roles die with their launcher by a signal of the kernel, even if they hang. What they
+had started themselves does not, and only somebody who outlives both can end it.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from types import TracebackType
+
+from . import lineage
+from .child_processes import start_module
+
+__all__ = ['Guard', 'main']
+
+MODULE = 'embodied.processes.guard'
+DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Guard:
+    """Context after which, or after whose owner, no process of a lineage lives on."""
+
+    def __init__(self, mark: str):
+        self._mark = mark
+        self._lifeline = -1
+        self._process: subprocess.Popen | None = None
+
+    def __enter__(self) -> 'Guard':
+        theirs, self._lifeline = os.pipe()
+        self._process = start_module(MODULE, theirs, self._mark)
+        os.close(theirs)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self._lifeline)
+        assert self._process
+        self._process.wait()
+        lineage.end(self._mark)  # if somebody has killed the guard
+
+
+def main() -> None:
+    for number in DEAF_TO:
+        signal.signal(number, signal.SIG_IGN)
+    lifeline, mark = int(sys.argv[1]), sys.argv[2]
+    os.read(lifeline, 1)  # Nobody writes: it returns when the owner is gone.
+    lineage.end(mark)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,1 @@
+"""Recovery: folders that reopen after a crash, power loss or damage."""

@@ -1,0 +1,1 @@
+"""Sampling: where sequences start, which one is next, and copying them out."""

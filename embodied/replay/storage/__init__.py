@@ -1,0 +1,1 @@
+"""Storage: steps of many streams in memory-mapped segment files."""

@@ -1,0 +1,1 @@
+"""Tools around replay: estimates, inspection and the `dreamer replay` command."""

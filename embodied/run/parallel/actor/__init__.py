@@ -1,0 +1,1 @@
+"""The actor: policy calls for all environments of a run."""

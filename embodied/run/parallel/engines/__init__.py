@@ -1,0 +1,1 @@
+"""Engines: on which machines the roles of a run start."""

@@ -1,0 +1,21 @@
+"""Extras: packages that an engine needs and that not everybody has installed."""
+
+import importlib
+from types import ModuleType
+
+from ....core.errors import MissingExtraError
+
+__all__ = ['require']
+
+
+def require(package: str, extra: str) -> ModuleType:
+    """The package, imported; an error that says what to install if it is not there."""
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package.partition('.')[0]:
+            raise
+        raise MissingExtraError(
+            f"--engine {extra} needs the package {package}, which is in the '{extra}' "
+            f"extra: pip install 'dreamer-parallel[{extra}]'"
+        ) from error

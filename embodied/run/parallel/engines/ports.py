@@ -1,0 +1,75 @@
+"""Addresses of a run: free ports for those that leave it to us, checks for the rest."""
+
+import re
+
+from ....core.errors import ConfigError
+from ....transport import addresses, free_port, keys
+from ..settings import ParallelSettings
+
+__all__ = ['check', 'require_fixed', 'resolve', 'was_chosen']
+
+NAMES = ('actor_addr', 'replay_addr', 'logger_addr')
+AUTO = '{auto}'
+
+
+def resolve(settings: ParallelSettings) -> dict[str, str]:
+    """All addresses by name, with free ports in place of {auto}."""
+    resolved: dict[str, str] = {}
+    taken = {getattr(settings, name) for name in NAMES}
+    for name in NAMES:
+        address = given = getattr(settings, name)
+        while AUTO in given and address in taken:
+            address = given.replace(AUTO, str(free_port()))
+        taken.add(address)
+        resolved[name] = address
+    return resolved
+
+
+def was_chosen(address: str, settings: ParallelSettings) -> bool:
+    """Whether a resolved address, found in any text, has a port that we chose."""
+    given = {getattr(settings, name).rpartition(':')[2] for name in NAMES}
+    ports = re.findall(r':(\d+)\b', address)
+    return bool(ports) and not given.intersection(ports)
+
+
+def check(settings: ParallelSettings) -> None:
+    """Refuses addresses at which the roles could not find each other."""
+    fixed = _fixed_for(settings)
+    seen: dict[int, str] = {}
+    for name in NAMES:
+        given = getattr(settings, name)
+        if name in fixed:
+            require_fixed(name, settings)
+        address = addresses.parse(given.replace(AUTO, '1'))
+        if AUTO not in given and seen.setdefault(address.port, name) != name:
+            raise ConfigError(
+                f'run.{name}={given} and run.{seen[address.port]} have the same port. '
+                'Each server needs its own.'
+            )
+        if not address.loopback:
+            _check_network(name, given, settings)
+
+
+def require_fixed(name: str, settings: ParallelSettings) -> None:
+    """Refuses a port of our choice where somebody else has to know it."""
+    given = getattr(settings, name)
+    if AUTO in given:
+        raise ConfigError(
+            f'run.{name}={given} has no fixed port, so jobs that are started apart '
+            '(run.remote_envs, run.remote_replay) could not find it. Give host:port.'
+        )
+
+
+def _fixed_for(settings: ParallelSettings) -> set[str]:
+    """Addresses that other jobs must know."""
+    fixed = {'actor_addr'} if settings.remote_envs else set()
+    return fixed | ({'replay_addr', 'logger_addr'} if settings.remote_replay else set())
+
+
+def _check_network(name: str, given: str, settings: ParallelSettings) -> None:
+    if settings.transport == 'portal':
+        raise ConfigError(
+            f'run.{name}={given} is reachable from other machines, and portal cannot '
+            'tell who calls. Use localhost, or run.transport=zmq.'
+        )
+    keys.load(settings.logdir / 'keys')  # refuses with what to do

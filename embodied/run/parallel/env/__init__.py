@@ -1,0 +1,1 @@
+"""The environment workers of a distributed run."""

@@ -1,0 +1,155 @@
+"""Groups: the environments of one worker process, none of which waits for another."""
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from ....core.base import Env
+from ....envs.runtime.handles import InlineHandle
+from ....envs.runtime.host import EnvInfo
+from ..supervision.health import health
+
+__all__ = ['Group', 'InlineGroup', 'Row', 'ThreadGroup', 'make_group']
+
+Action = dict[str, Any]
+Row = tuple[int, dict[str, Any]]  # position in the group, observation
+
+GATHER_SECONDS = 0.001  # that ready rows wait for those of quick neighbors
+NOBODY: tuple[int, Any] = (-1, None)  # in the place of a row: somebody woke us
+CLOSE_SECONDS = 10.0  # for environments to close before they are left behind
+
+
+class Group(Protocol):
+    """Environments at positions 0, 1, ...; each has one step to take at a time."""
+
+    infos: list[EnvInfo]
+
+    def send(self, position: int, action: Action) -> None:
+        """Starts a step."""
+
+    def receive(self, limit: int) -> list[Row]:
+        """Blocks until some steps are done; up to `limit` of them, ready together."""
+
+    def wake(self) -> None:
+        """Lets `receive` return, maybe with nothing; any thread may call it."""
+
+    def close(self) -> None:
+        """Closes the environments."""
+
+
+def make_group(makes: Sequence[Callable[[], Env]], envids: Sequence[int]) -> Group:
+    """A single environment runs in the calling thread, several have one each."""
+    kind = InlineGroup if len(makes) == 1 else ThreadGroup
+    return kind(makes, envids)
+
+
+class InlineGroup:
+    """One environment, stepped by whoever waits for it, who never sleeps over it."""
+
+    def __init__(self, makes: Sequence[Callable[[], Env]], envids: Sequence[int]):
+        self._handle = InlineHandle(makes[0], envids[0])
+        self._handle.request('make')
+        with health().busy():
+            self.infos = [self._handle.receive()]
+
+    def send(self, position: int, action: Action) -> None:
+        self._handle.request('step', action)
+
+    def receive(self, limit: int) -> list[Row]:
+        with health().busy():
+            return [(0, self._handle.receive())]
+
+    def wake(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self._handle.close()
+
+
+class ThreadGroup:
+    """Several environments, each in one thread from its making to its closing.
+
+    So a slow step or reset holds up nobody, and environments that are tied to a
+    thread, as renderers are, work. Those that need the main thread must be alone.
+    """
+
+    def __init__(self, makes: Sequence[Callable[[], Env]], envids: Sequence[int]):
+        self._results: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
+        self._requests: list[queue.SimpleQueue] = [queue.SimpleQueue() for _ in makes]
+        self._running = 0  # requests whose results were not taken yet
+        self._lock = threading.Lock()  # of that number
+        self._threads = [
+            threading.Thread(
+                target=self._serve,
+                args=(position, InlineHandle(make, envid)),
+                name=f'env{envid}',
+                daemon=True,
+            )
+            for position, (make, envid) in enumerate(zip(makes, envids, strict=True))
+        ]
+        for position, thread in enumerate(self._threads):
+            thread.start()
+            self._request(position, 'make')
+        try:
+            infos = dict(self._take() for _ in makes)
+        except BaseException:
+            self.close()
+            raise
+        self.infos: list[EnvInfo] = [infos[position] for position in sorted(infos)]
+
+    def send(self, position: int, action: Action) -> None:
+        self._request(position, 'step', action)
+
+    def receive(self, limit: int) -> list[Row]:
+        rows = [self._take()]
+        deadline = time.perf_counter() + GATHER_SECONDS
+        with contextlib.suppress(queue.Empty):
+            while self._running and len(rows) < limit:
+                rows.append(self._take(max(0.0, deadline - time.perf_counter())))
+        return [row for row in rows if row is not NOBODY]
+
+    def wake(self) -> None:
+        self._results.put(NOBODY)
+
+    def close(self) -> None:
+        for requests in self._requests:
+            requests.put(None)
+        deadline = time.monotonic() + CLOSE_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        while not self._results.empty():
+            self._take()  # Raises what went wrong.
+
+    def _request(self, position: int, *request: Any) -> None:
+        with self._lock:
+            self._running += 1
+        self._requests[position].put(request)
+
+    def _take(self, timeout: float | None = None) -> tuple[int, Any]:
+        row = self._results.get(timeout=timeout)
+        if row is NOBODY:
+            return row
+        position, result = row
+        with self._lock:
+            self._running -= 1
+        if isinstance(result, BaseException):
+            raise result
+        return position, result
+
+    def _serve(self, position: int, handle: InlineHandle) -> None:
+        """Answers requests until there is none; the results are taken by `_take`."""
+        while (request := self._requests[position].get()) is not None:
+            handle.request(*request)
+            self._put(position, handle.receive)
+        self._put(position, handle.close)
+
+    def _put(self, position: int, work: Callable[[], Any]) -> None:
+        try:
+            with health().busy(alone=True):
+                result = work()
+            self._results.put((position, result))
+        except BaseException as error:  # noqa: BLE001 (raised by `_take`)
+            self._results.put((position, error))

@@ -1,0 +1,1 @@
+"""The learner: training from a remote replay, alone or as one of several replicas."""

@@ -1,0 +1,1 @@
+"""The logger role: metrics and episodes of all roles."""

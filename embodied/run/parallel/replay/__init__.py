@@ -1,0 +1,1 @@
+"""The replay role: buffers behind a rate limiter."""

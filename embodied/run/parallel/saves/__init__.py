@@ -1,0 +1,1 @@
+"""Saves of all roles that belong together."""

@@ -1,0 +1,1 @@
+"""Supervision: starts roles, restarts those that fail, ends the run."""

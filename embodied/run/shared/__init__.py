@@ -1,0 +1,1 @@
+"""Parts that the loops of one process and the roles of many share."""

@@ -1,0 +1,109 @@
+"""Meters: averages, speeds, shares of time and memory between two lines of the log."""
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import psutil
+
+from ...core.base import Metrics
+
+__all__ = ['Averages', 'Share', 'Speed', 'usage']
+
+GIGABYTE = 1 << 30
+NUMBERS = (float, int, np.number)
+
+
+class Averages:
+    """Averages scalars by name; of images, videos and texts the last is kept."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, list[float]] = {}  # sum and number of values
+        self._others: dict[str, Any] = {}
+
+    def add(self, metrics: Mapping[str, Any]) -> None:
+        for name, value in metrics.items():
+            # Every update comes by here with dozens of numbers: the usual case first.
+            if not isinstance(value, NUMBERS) and (
+                isinstance(value, str) or np.ndim(value)
+            ):
+                self._others[name] = value
+            elif (known := self._sums.get(name)) is None:
+                self._sums[name] = [float(value), 1]
+            else:
+                known[0] += float(value)
+                known[1] += 1
+
+    def result(self) -> Metrics:
+        """The averages since the last call, which start anew."""
+        means = {name: total / count for name, (total, count) in self._sums.items()}
+        result = {**self._others, **means}
+        self._sums, self._others = {}, {}
+        return result
+
+
+class Speed:
+    """Events per second between two calls."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._time = time.perf_counter()
+
+    def __call__(self, count: int) -> float:
+        """`count` is the number of events so far, of which some may be taken back."""
+        now = time.perf_counter()
+        events, seconds = count - self._count, now - self._time
+        self._count, self._time = count, now
+        return max(0, events) / seconds if seconds else 0.0
+
+
+class Share:
+    """Share of the time between two calls that was spent inside of `with`.
+
+    One thread enters; any thread calls, also while the other one is inside.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._spent = 0.0
+        self._entered: float | None = None
+        self._time = time.perf_counter()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._entered = time.perf_counter()
+
+    def __exit__(self, *exc: object) -> None:
+        with self._lock:
+            self._settle(time.perf_counter())
+            self._entered = None
+
+    def __call__(self) -> float:
+        with self._lock:
+            now = time.perf_counter()
+            self._settle(now)
+            spent, seconds = self._spent, now - self._time
+            self._spent, self._time = 0.0, now
+        return spent / seconds if seconds else 0.0
+
+    def _settle(self, now: float) -> None:
+        if self._entered is not None:
+            self._spent += now - self._entered
+            self._entered = now
+
+
+def usage() -> Metrics:
+    """Memory of this process, with that of its children apart: the environments."""
+    process = psutil.Process()
+    children = 0
+    for child in process.children(recursive=True):
+        try:
+            children += child.memory_info().rss
+        except psutil.NoSuchProcess:
+            continue  # ended since it was listed
+    return {
+        'memory_gb': process.memory_info().rss / GIGABYTE,
+        'children_memory_gb': children / GIGABYTE,
+    }

@@ -1,0 +1,64 @@
+"""Collector: plays the training environments into the replay."""
+
+from typing import Any
+
+from ...core import base
+from ...core.driver import Driver
+from ..shared.episode_statistics import Episodes
+from ..shared.filming import Filming
+from ..shared.meters import Share
+from ..shared.progress import Progress
+from ..shared.replay_completion import Store
+
+__all__ = ['Collector']
+
+
+class Collector:
+    """Acts in all environments at once, one step after the other."""
+
+    def __init__(
+        self,
+        agent: base.Agent,
+        driver: Driver,
+        store: Store,
+        episodes: Episodes,
+        progress: Progress,
+        filming: Filming,
+    ):
+        self._driver = driver
+        self._store = store
+        self._episodes = episodes
+        self._progress = progress
+        self._filming = filming
+        self._agent = agent
+        self._playing, self._choosing = Share(), Share()
+        driver.on_batch(self._take)
+        driver.reset(agent.init_policy)
+
+    def step(self) -> None:
+        with self._playing:
+            self._driver(self._policy, steps=1)
+
+    def share_of_envs(self) -> float:
+        """Share of the time since the last call that was not the agent's."""
+        return max(0.0, self._playing() - self._choosing())
+
+    def save(self) -> dict[str, Any]:
+        return {'driver': self._driver.save(), 'episodes': self._episodes.save()}
+
+    def load(self, data: dict[str, Any]) -> None:
+        self._driver.load(data['driver'])
+        self._episodes.load(data['episodes'])
+
+    def _policy(self, carry: base.Carry, obs: base.Batch) -> Any:
+        with self._choosing:
+            return self._agent.policy(carry, obs, mode='train')
+
+    def _take(self, trans: base.Batch, workers: base.Array) -> None:
+        self._store.add(trans, workers)
+        self._progress.played(len(workers))
+        for worker, result in self._episodes.follow(trans, workers):
+            self._episodes.record(worker, result)
+        film = self._filming.add(trans, workers)
+        if film:
+            self._episodes.show(film)

@@ -1,0 +1,102 @@
+"""Evaluation of a trained agent, without learning."""
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...core import base
+from ...core.checkpoint import load_part_and_step
+from ...core.clock import LocalClock
+from ...logging import ScoreFile
+from ...processes.signals import StopSignals
+from ..shared.episode_statistics import Episodes
+from ..shared.meters import Speed, usage
+from ..shared.settings import Settings
+from .evaluation import Evaluation
+from .train import open_driver
+
+__all__ = ['EvalLoop', 'eval_only']
+
+
+def eval_only(
+    make_agent: Callable[[], base.Agent],
+    make_env: Callable[[int], base.Env],
+    make_logger: Callable[[], base.Logger],
+    args: Mapping[str, Any],
+) -> base.Metrics:
+    """Plays eval_eps episodes in each of run.envs environments, or less if run.steps,
+    run.duration or a stop signal ends it; returns the mean score and length.
+
+    The agent comes from run.from_checkpoint, else from the newest save in the logdir.
+    Metrics are logged at the step at which it was saved.
+    """
+    settings = Settings.read(args)
+    with contextlib.ExitStack() as stack:
+        signals = stack.enter_context(StopSignals())
+        return EvalLoop(
+            settings, signals, stack, make_agent, make_env, make_logger
+        ).run()
+
+
+class EvalLoop:
+    """What needs closing is handed to `stack`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        signals: StopSignals,
+        stack: contextlib.ExitStack,
+        make_agent: Callable[[], base.Agent],
+        make_env: Callable[[int], base.Env],
+        make_logger: Callable[[], base.Logger],
+    ):
+        self.settings = settings
+        self.signals = signals
+        self.agent = make_agent()
+        self.logger = make_logger()
+        stack.callback(self.logger.close)
+        scores = ScoreFile(settings.logdir)
+        stack.callback(scores.close)
+        self.evaluation = Evaluation(
+            self.agent,
+            open_driver(make_env, settings.envs, settings, stack),
+            Episodes(self.logger, scores, prefix='eval_episode', is_eval=True),
+            settings.eval_eps,
+        )
+        self.speed = Speed()
+        self.should_log = LocalClock(settings.log_every)
+        self.time_over = LocalClock(settings.duration)
+
+    def run(self) -> base.Metrics:
+        self.load_agent()
+        summary = None
+        while summary is None and not self.interrupted():
+            summary = self.evaluation.step()
+            if self.should_log():
+                self.log()
+        summary = summary or self.evaluation.summary()
+        self.logger.add(summary, 'eval')
+        self.log()
+        return summary
+
+    def load_agent(self) -> None:
+        settings = self.settings
+        if settings.from_checkpoint:
+            source, regex = settings.from_checkpoint, settings.from_checkpoint_regex
+        else:
+            source, regex = str(settings.checkpoints), None
+        data, step = load_part_and_step(source, 'agent', settings.trust)
+        self.agent.load(data, regex=regex)
+        self.logger.step.load(step)
+
+    def interrupted(self) -> bool:
+        return (
+            self.signals.received is not None
+            or self.evaluation.steps >= self.settings.steps
+            or self.time_over()
+        )
+
+    def log(self) -> None:
+        self.logger.add({'env': self.speed(self.evaluation.steps)}, 'fps')
+        self.logger.add(usage(), 'usage')
+        self.logger.write()

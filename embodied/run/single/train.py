@@ -1,0 +1,246 @@
+"""Training in one process: acting and learning take turns, so runs can be repeated."""
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import elements
+
+from ...core import base
+from ...core.checkpoint import Checkpoint
+from ...core.clock import GlobalClock
+from ...core.driver import Driver
+from ...core.errors import CheckpointError
+from ...logging import ScoreFile, add_event
+from ...processes.signals import StopSignals
+from ..shared.episode_statistics import Episodes
+from ..shared.filming import Filming
+from ..shared.meters import Averages, Speed, usage
+from ..shared.outcome import Outcome
+from ..shared.progress import Progress, say_finished
+from ..shared.replay_completion import Store
+from ..shared.reporter import Reporter
+from ..shared.restore import restore
+from ..shared.settings import Settings
+from .collector import Collector
+from .updates import Learner
+
+__all__ = ['TrainLoop', 'announce_finished', 'open_driver', 'train']
+
+FOR_EVER = math.inf  # seconds; here environments wait for each other anyway
+
+
+def train(
+    make_agent: Callable[[], base.Agent],
+    make_replay: Callable[[], base.Replay],
+    make_env: Callable[[int], base.Env],
+    make_stream: Callable[[base.Replay, base.Mode], base.Stream],
+    make_logger: Callable[[], base.Logger],
+    args: Mapping[str, Any],
+) -> Outcome:
+    """Trains until run.steps, run.duration or a stop signal; once more, it resumes."""
+    settings = Settings.read(args)
+    if finished := announce_finished(settings):
+        return finished
+    with contextlib.ExitStack() as stack:
+        signals = stack.enter_context(StopSignals())
+        loop = TrainLoop(
+            settings,
+            signals,
+            stack,
+            make_agent,
+            make_replay,
+            make_env,
+            make_stream,
+            make_logger,
+        )
+        return loop.run()
+
+
+class TrainLoop:
+    """Each turn is one update, if the steps so far have earned one, or one step of all
+    environments. Between two turns everything is at rest and can be saved.
+
+    What needs closing is handed to `stack`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        signals: StopSignals,
+        stack: contextlib.ExitStack,
+        make_agent: Callable[[], base.Agent],
+        make_replay: Callable[[], base.Replay],
+        make_env: Callable[[int], base.Env],
+        make_stream: Callable[[base.Replay, base.Mode], base.Stream],
+        make_logger: Callable[[], base.Logger],
+    ):
+        self.settings = settings
+        self.signals = signals
+        self.agent = make_agent()
+        replay = make_replay()
+        self.store = Store(replay, settings.minimum)
+        stack.callback(self.store.close)
+        self.logger = make_logger()
+        stack.callback(self.logger.close)
+        self.scores = ScoreFile(settings.logdir)
+        stack.callback(self.scores.close)
+        self.progress = Progress(self.logger.step, settings)
+        self.collector = Collector(
+            self.agent,
+            open_driver(make_env, settings.envs, settings, stack),
+            self.store,
+            Episodes(self.logger, self.scores, prefix='episode'),
+            self.progress,
+            Filming(settings.film_every, settings.film_frames, FOR_EVER),
+        )
+        self.learner = Learner(
+            self.agent, make_stream(replay, 'train'), self.store, settings.batch_size
+        )
+        self.reporter = Reporter(self.agent, make_stream(replay, 'report'), settings)
+        self.train_metrics = Averages()
+        self.env_speed, self.train_speed = Speed(), Speed()
+        self.should_log = GlobalClock(settings.log_every)
+        self.should_report = GlobalClock(settings.report_every)
+        self.should_save = GlobalClock(settings.save_every)
+        self.checkpoint = Checkpoint(
+            settings.checkpoints, settings.keep, note=self.note, trust=settings.trust
+        )
+        stack.push(self.complete_last_save)
+        for name in ('progress', 'collector', 'learner', 'reporter'):
+            self.checkpoint.add(name, getattr(self, name))
+        self.checkpoint.add('replay', self.store)
+        self.checkpoint.add('agent', self.agent, frozen=True)
+
+    def run(self) -> Outcome:
+        self.restore()
+        self.measure_speed()
+        while not self.finished():
+            self.take_turn()
+            self.log_if_due()
+            self.report_if_due()
+            self.save_if_due()
+        return self.finish()
+
+    def restore(self) -> None:
+        """Continues this run, or begins it, maybe with the agent of another one."""
+        if restore(self.checkpoint, self.agent, self.settings, self.note):
+            self.note('restored', updates=self.progress.updates)
+        else:
+            self.save()
+
+    def finished(self) -> bool:
+        if self.signals.received or self.progress.time_over:
+            return True
+        return self.progress.steps_reached and not self.work_left()
+
+    def work_left(self) -> bool:
+        """Whether there is something to do before the environments go on."""
+        return self.can_learn()
+
+    def can_learn(self) -> bool:
+        return self.progress.owed > 0 and self.store.ready
+
+    def take_turn(self) -> None:
+        if self.can_learn():
+            self.learn()
+        else:
+            self.collector.step()
+
+    def learn(self) -> None:
+        self.train_metrics.add(self.learner.update())
+        self.progress.updates += 1
+
+    def log_if_due(self) -> None:
+        if self.should_log():
+            self.log()
+
+    def report_if_due(self) -> None:
+        if self.should_report(skip=not self.store.ready):
+            self.report()
+
+    def save_if_due(self) -> None:
+        # A disk that cannot keep up delays the next save, not the training.
+        if self.should_save(skip=self.checkpoint.busy):
+            self.save()
+
+    def log(self) -> None:
+        add, progress = self.logger.add, self.progress
+        add({**self.train_metrics.result(), 'updates': progress.updates}, 'train')
+        ratio = {'train_ratio': progress.train_ratio}
+        add({**self.store.stats(), **ratio}, 'replay')
+        add({'envs': self.collector.share_of_envs()}, 'loop')
+        add({'seconds': progress.seconds}, 'run')
+        add(self.measure_speed(), 'fps')
+        add(usage(), 'usage')
+        self.logger.write()
+
+    def measure_speed(self) -> base.Metrics:
+        """Environment steps and updates per second since the last call."""
+        return {
+            'env': self.env_speed(self.progress.steps),
+            'train': self.train_speed(self.progress.updates),
+        }
+
+    def report(self) -> None:
+        self.logger.add(self.reporter.report(), 'report')
+        self.logger.write()
+
+    def save(self) -> None:
+        self.checkpoint.save(self.progress.steps)
+
+    def finish(self) -> Outcome:
+        """The last report, unless somebody is waiting, and the last save."""
+        self.progress.complete = not self.signals.received
+        if self.progress.complete and self.settings.report_every and self.store.ready:
+            self.report()
+        self.log()
+        self.save()
+        self.checkpoint.wait()
+        outcome = self.outcome()
+        self.note('ended', **outcome._asdict(), updates=self.progress.updates)
+        return outcome
+
+    def outcome(self) -> Outcome:
+        return Outcome.of(self.signals.received or self.progress.limit)
+
+    def note(self, event: str, **details: Any) -> None:
+        add_event(self.settings.logdir, event, step=self.progress.steps, **details)
+
+    def complete_last_save(self, kind: Any, error: Any, trace: Any) -> None:
+        """After an error lets the save before it reach the disk, and makes no other;
+        whoever interrupts twice does not want to wait for it."""
+        if isinstance(error, Exception):
+            try:
+                self.checkpoint.wait()
+            except CheckpointError as second:
+                error.add_note(str(second))
+
+
+def announce_finished(settings: Settings) -> Outcome | None:
+    """Says so if the run in the folder has nothing left to do: how it ended."""
+    note = functools.partial(add_event, settings.logdir)
+    checkpoint = Checkpoint(settings.checkpoints, note=note, trust=settings.trust)
+    progress = Progress(elements.Counter(), settings)
+    checkpoint.add('progress', progress)
+    if not checkpoint.exists():
+        return None
+    checkpoint.load()
+    if not progress.complete:
+        return None
+    say_finished(settings.logdir, progress.steps, progress.updates, progress.seconds)
+    return Outcome.of(progress.limit)
+
+
+def open_driver(
+    make_env: Callable[[int], base.Env],
+    envs: int,
+    settings: Settings,
+    stack: contextlib.ExitStack,
+) -> Driver:
+    fns = [functools.partial(make_env, index) for index in range(envs)]
+    driver = Driver(fns, parallel=settings.parallel)
+    stack.callback(driver.close)
+    return driver

@@ -1,0 +1,1 @@
+"""Codec: values as frames without pickle, and large arrays in shared memory."""

@@ -1,0 +1,1 @@
+"""Dispatch: methods, their worker threads and batches of requests."""

@@ -1,0 +1,1 @@
+"""The stock portal library behind the same interface."""

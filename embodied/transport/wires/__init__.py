@@ -1,0 +1,1 @@
+"""Wires: Unix sockets within a host, ZeroMQ between hosts."""
