@@ -32,8 +32,10 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope='module')
 def output(folder):
     # A process of its own: the logger's process writes to the same output.
-    code = 'import sys\nfrom dreamerv3.commands import demo\n'
+    code = (
+        'import sys\nfrom dreamerv3.commands import demo\n'
         'demo.main(sys.argv[2:], sys.argv[1])'
+    )
     command = [sys.executable, '-c', code, str(folder), *FLAGS]
     return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE).stdout
 
