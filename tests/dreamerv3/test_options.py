@@ -27,7 +27,13 @@ PACKAGES = [pathlib.Path(p.__file__).parent for p in (dreamerv3, embodied)]
 OPTIONS = config_lib.resolve([])[0].flat
 
 # Modules of the command line, where the name `config` always means the whole one.
-WHOLE = ('main.py', 'folder.py', 'demo.py', 'replicas.py', 'sinks.py')
+WHOLE = (
+    'main.py',
+    'run_folder.py',
+    'commands/demo.py',
+    'replica_options.py',
+    'sinks.py',
+)
 METHODS = {'flat', 'get', 'items', 'partition', 'startswith', 'update'}  # not options
 
 

@@ -8,17 +8,18 @@ import pytest
 
 from embodied.processes import cpu
 
-COUNT = 'from embodied.processes import cpu; print(cpu.count_cores())'
+COUNT = """
+import os, sys
+from embodied.processes import cpu
+os.sched_setaffinity(0, [int(sys.argv[1])])
+print(cpu.count_cores())
+"""
 
 
 def test_cores_that_affinity_forbids_do_not_count():
     allowed = sorted(os.sched_getaffinity(0))
-
-    def restrict():
-        os.sched_setaffinity(0, allowed[:1])
-
-    command = [sys.executable, '-c', COUNT]
-    output = subprocess.check_output(command, preexec_fn=restrict, text=True)
+    command = [sys.executable, '-c', COUNT, str(allowed[0])]
+    output = subprocess.check_output(command, text=True)
     assert int(output) == 1
     assert 1 <= cpu.count_cores() <= len(allowed)
 

@@ -17,12 +17,18 @@ INT, TERM, HUP = WATCHED
 
 @pytest.fixture(autouse=True)
 def handlers_are_as_before():
-    # A shell that runs us in the background has SIGINT ignored.
-    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
-    before = [signal.getsignal(x) for x in WATCHED]
+    # A shell that runs us in the background has SIGINT ignored, and libraries that
+    # other tests use leave handlers behind.
+    before = {
+        INT: signal.default_int_handler,
+        TERM: signal.SIG_DFL,
+        HUP: signal.SIG_DFL,
+    }
+    inherited = {x: signal.signal(x, handler) for x, handler in before.items()}
     yield
-    assert [signal.getsignal(x) for x in WATCHED] == before
-    signal.signal(signal.SIGINT, inherited)
+    assert {x: signal.getsignal(x) for x in WATCHED} == before
+    for number, handler in inherited.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-MODULES = ['server', 'client', 'portal_server', 'portal_client', 'keys']
+MODULES = ['server', 'client', 'portal.server', 'portal.client', 'keys']
 
 
 @pytest.mark.parametrize('module', MODULES)

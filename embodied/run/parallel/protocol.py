@@ -62,7 +62,7 @@
 
 Addresses may be served by jobs on other machines, in any order of starting. A worker
 process runs the environments of one `WorkerPlan` (settings.py); servers and clients are
-opened by links.py; the actor and the learner share a `RunState` (session.py).
+opened by context.py; the actor and the learner share a `RunState` (run_state.py).
 """
 
 __all__ = ['ACTOR', 'LOGGER', 'REPLAY', 'SAVE']
