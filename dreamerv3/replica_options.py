@@ -1,4 +1,4 @@
-"""Replicas: jobs that train one agent together; their options, folders and seeds."""
+"""Replica options: folders and seeds of jobs that train one agent together."""
 
 import re
 from pathlib import Path

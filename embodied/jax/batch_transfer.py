@@ -1,4 +1,4 @@
-"""Parcel: a batch on its way to a device, with its small arrays as one.
+"""Batch transfer: a batch on its way to a device, with its small arrays as one.
 
 A transfer costs the host the same for four kilobytes as for a hundred, and takes that
 from whoever launches programs meanwhile.

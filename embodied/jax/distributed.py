@@ -1,4 +1,4 @@
-"""Replicas: the processes of a run that train one agent together.
+"""Distributed: the processes of a run that train one agent together.
 
 They find each other through replica 0. What they compute together needs all of them, so
 that one that dies makes the others fail, too; then all start again.

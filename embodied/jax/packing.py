@@ -1,4 +1,4 @@
-"""Rows: arrays with one row per environment as one array of bytes.
+"""Packing: arrays with one row per environment as one array of bytes.
 
 A transfer to or from a device costs about as much as a small program: observations go
 there in one, actions and latents come back in one.

@@ -1,4 +1,4 @@
-"""ClientHandshake: how a client says hello and checks the answer."""
+"""Handshake, client side: declares what the client is and checks the answer."""
 
 import hmac
 import secrets

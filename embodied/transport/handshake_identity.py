@@ -1,4 +1,5 @@
-"""Hello: what two peers compare before they talk, and how they prove membership."""
+"""Handshake: what two peers compare before the first call, and how they prove that
+they belong to the run."""
 
 import dataclasses
 import hashlib

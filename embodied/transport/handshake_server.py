@@ -1,4 +1,4 @@
-"""ServerHandshake: how a server answers hellos, and whom it lets in."""
+"""Handshake, server side: compares what a client declares and asks for proof."""
 
 import dataclasses
 import hmac

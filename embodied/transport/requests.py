@@ -1,4 +1,4 @@
-"""RequestHandler: what a server does with messages, whatever wire they came through.
+"""Requests: what a server does with messages, whatever wire they came through.
 
 Messages arrive in the thread of the loop. Replies are sent by the thread that ran the
 handler: handing them to the loop would cost two more context switches per call.

@@ -1,4 +1,4 @@
-"""Security: which addresses need keys, and the gate that checks them."""
+"""Security: which addresses need keys, and the authenticator that checks them."""
 
 import logging
 from collections.abc import Iterable

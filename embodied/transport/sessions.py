@@ -1,4 +1,4 @@
-"""Peers: the connections of a server and the sessions that outlive them."""
+"""Sessions: the connections of a server and the sessions that outlive them."""
 
 import collections
 import math

@@ -1,4 +1,4 @@
-"""Card of a replay folder: whose it is, how step ids begin, whether it was closed."""
+"""Metadata of a replay folder: its owner, its step ids, whether it was closed."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Region of a segment: where columns lie that are treated alike, chunk after chunk."""
+"""Column layout of a segment: where columns of one kind lie, chunk after chunk."""
 
 from collections.abc import Sequence
 from typing import Any

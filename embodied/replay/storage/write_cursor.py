@@ -1,4 +1,4 @@
-"""Front of several streams: the chunks they write to, and where their next rows go."""
+"""Write cursor of several streams: the chunks they write to, and the next rows."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""AddressBook: where the servers of a run are, as far as this process was told.
+"""Address book: where the servers of a run are, as far as this process was told.
 
 Roles that are started on machines of a cluster know their peers by names. The launcher
 tells the addresses behind them when a role starts, and again when a server has moved.

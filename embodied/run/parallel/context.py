@@ -1,4 +1,4 @@
-"""Links: open the servers and clients of a role with the transport of the run."""
+"""Context of a role: opens its servers and clients with the transport of the run."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Factories: the `make_*` callables of a run on their way to another process."""
+"""Pickling: the `make_*` callables of a run on their way to another process."""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""RunState: what the two threads of an agent process share besides the agent itself.
+"""Run state: what the two threads of an agent process share besides the agent itself.
 
 The actor and the learner are given one barrier; the session travels on it, so that
 whoever starts the two threads with a plain `threading.Barrier(2)` need not know of it.

@@ -1,4 +1,4 @@
-"""Store: owns the replay of a loop, ours or a foreign one, and knows when it serves."""
+"""Replay of a loop, ours or a foreign one; knows when it can be sampled."""
 
 from collections.abc import Mapping
 from typing import Any

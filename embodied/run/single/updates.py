@@ -1,4 +1,4 @@
-"""Learner: owns the training stream and the carry that follows it."""
+"""Updates: owns the training stream and the carry that follows it."""
 
 from collections.abc import Iterable
 from typing import Any

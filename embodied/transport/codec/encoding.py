@@ -1,4 +1,4 @@
-"""Packing: values into parcels and back, through slabs where the peer maps them."""
+"""Encoding: values into messages and back, through slabs where the peer maps them."""
 
 import sys
 from collections.abc import Hashable

@@ -1,4 +1,4 @@
-"""Slabs: memory files through which large arrays pass between two processes.
+"""Shared memory: files in memory (slabs) that carry large arrays between processes.
 
 The sender writes into a memfd and names it; the receiver opens it through
 /proc/<pid>/fd and maps it read-only. No file exists, so nothing can be left behind:

@@ -1,4 +1,4 @@
-"""Batching: collects rows of many clients and decides when they go."""
+"""Batcher: collects rows of many clients and decides when they go."""
 
 import collections
 import dataclasses

@@ -1,4 +1,4 @@
-"""Rows: messages of one layout as one batch and back, without touching each of them.
+"""Columnar: messages of one layout as one batch and back, not one by one.
 
 Requests to a batched method mostly share their schema, and then the place of every
 leaf in their data. Joined, they are a table with one line per message:

@@ -1,4 +1,4 @@
-"""Loop: the I/O thread of a server, which blocks in one poll for everything."""
+"""Event loop: the I/O thread of a server, which blocks in one poll for everything."""
 
 import math
 import select

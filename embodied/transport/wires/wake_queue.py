@@ -1,4 +1,4 @@
-"""WakeQueue: hands items from any thread to one thread that blocks in a poll."""
+"""Wake queue: hands items from any thread to one thread that blocks in a poll."""
 
 import collections
 import contextlib

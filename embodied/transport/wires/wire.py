@@ -1,4 +1,4 @@
-"""Links: what carries messages between a client and a server, seen from both ends.
+"""Wires: what carries messages between a client and a server, seen from both ends.
 
     client   ClientConnection   its way to one server, through all reconnections
     server   Listener           where connections come in

@@ -1,4 +1,4 @@
-"""EnvRegistry: which session plays each environment, in which slot and which stream."""
+"""Environments of a run: the worker, slot and stream of each one."""
 
 import hashlib
 import heapq

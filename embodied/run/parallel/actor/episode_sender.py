@@ -1,4 +1,4 @@
-"""EpisodeSender: what the actor tells the logger about episodes and about itself."""
+"""Episode sender: what the actor tells the logger about episodes and about itself."""
 
 import time
 

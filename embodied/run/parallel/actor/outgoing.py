@@ -1,4 +1,4 @@
-"""Inserts: transitions on their way to replay, in order and bounded in number."""
+"""Outgoing transitions: on their way to replay, in order and bounded in number."""
 
 import collections
 from typing import NamedTuple

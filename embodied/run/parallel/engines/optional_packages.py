@@ -1,4 +1,4 @@
-"""Extras: packages that an engine needs and that not everybody has installed."""
+"""Optional packages: what an engine needs beyond the core dependencies."""
 
 import importlib
 from types import ModuleType

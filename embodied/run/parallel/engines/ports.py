@@ -1,4 +1,4 @@
-"""Addresses of a run: free ports for those that leave it to us, checks for the rest."""
+"""Ports of a run: free ones for `{auto}`, checks for the addresses that are given."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Peers: the learner's connections to replay and logger."""
+"""Connections: the learner's connections to replay and logger."""
 
 from typing import Any
 

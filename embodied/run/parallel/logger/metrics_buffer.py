@@ -1,4 +1,4 @@
-"""MetricsBuffer: what all roles say between two writes, under one step."""
+"""Metrics buffer: what all roles say between two writes, under one step."""
 
 import threading
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""HangDetector over one process: hung, or only slow?"""
+"""Hang detector: whether a process is hung or only slow."""
 
 import time
 from collections.abc import Callable

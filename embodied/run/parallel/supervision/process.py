@@ -1,4 +1,4 @@
-"""Children: roles in processes of their own, as their launcher sees them."""
+"""Processes of roles, as their launcher sees them."""
 
 import contextlib
 import datetime

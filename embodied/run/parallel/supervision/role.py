@@ -1,4 +1,4 @@
-"""Role of a supervisor: one role, over all the processes that it has in turn."""
+"""Role: its state over all the processes that it has in turn."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""StallDetector: how long one of several works of a process has not moved.
+"""Stall detector: how long one of several works of a process has not moved.
 
 Of environments that share a process one may hang while the others play on, which
 neither the progress of the process nor its processor time can tell.
