@@ -117,7 +117,7 @@ def test_values_outside_of_their_space_keep_their_error_type():
 
 def test_observations_that_cannot_be_sent_are_reported():
     driver = embodied.Driver([Unpicklable])
-    with pytest.raises(EnvError, match=r'Environment 0 failed in step\(\).*pickle'):
+    with pytest.raises(EnvError, match=r'(?s)Environment 0 failed in step\(\).*pickle'):
         driver(stay, steps=1)
     driver.close()
 

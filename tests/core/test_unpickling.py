@@ -113,7 +113,7 @@ def copy(folder):
 def unpack(folder):
     """With the times and numbers of users that the author of an archive chooses."""
     shutil.make_archive(str(folder), 'tar', folder)
-    shutil.unpack_archive(f'{folder}.tar', folder.with_name('unpacked'))
+    shutil.unpack_archive(f'{folder}.tar', folder.with_name('unpacked'), filter='data')
     return folder.with_name('unpacked')
 
 
