@@ -45,6 +45,7 @@ def damage(path):
 
 
 @pytest.mark.parametrize('role', ['agent', pytest.param('replay', marks=LONG)])
+@pytest.mark.long
 def test_a_run_goes_on_correctly_from_an_older_save_of_one_role(tmp_path, role):
     flags = ('--keep', '2', '--save_every', '0.2', '--steps')
     with FaultyRun(tmp_path, *flags, '1500') as run:

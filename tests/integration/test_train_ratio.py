@@ -31,6 +31,7 @@ def kill(run, role, more=100):
     run.await_running(role, since=run.kill(role))
 
 
+@pytest.mark.long
 def test_killed_roles_leave_exactly_the_updates_that_the_steps_have_earned(tmp_path):
     rng = np.random.default_rng(0)
     flags = (*FLAGS, '--steps', '2500', '--train_ratio', '8')

@@ -69,6 +69,7 @@ def test_connections_without_a_whole_request_are_closed(server):
     assert time.monotonic() - begin < REQUEST_WITHIN + 15
 
 
+@pytest.mark.long
 def test_trickling_does_not_prolong_a_request(server):
     begin = time.monotonic()
     with connect(server, REQUEST) as sock:
@@ -99,6 +100,7 @@ def test_many_silent_connections_are_bounded_and_others_are_served(server):
     assert server.get('/')[0] == 200
 
 
+@pytest.mark.long
 def test_streams_of_changes_stay_open_beyond_the_deadline_of_requests(server):
     with server.changes() as messages:
         next(messages)
