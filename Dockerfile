@@ -2,7 +2,8 @@
 FROM python:3.12-slim AS base
 WORKDIR /opt/dreamer
 ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml constraints.txt README.md LICENSE dreamer_parallel.py ./
+COPY docs docs
 COPY embodied embodied
 COPY dreamerv3 dreamerv3
 # Further extras, as atari or ray: --build-arg EXTRAS=,atari,ray

@@ -2,8 +2,11 @@
 
 SHELL := /bin/bash
 VENV ?= .venv
+# Optional packages by the names in pyproject.toml: make setup EXTRAS=cuda,atari
+EXTRAS ?=
+COMMA := ,
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+STAMP := $(VENV)/.installed$(subst $(COMMA),-,$(EXTRAS:%=-%))
 DEV_STAMP := $(VENV)/.installed-dev
 PIP = $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 # Any python3 from 3.11 to 3.13: the first one found wins. Override with PYTHON=...
@@ -11,20 +14,20 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
 	2>/dev/null && echo $$p && break; done)
 
-# Those for which a person would wait; each file in bench/ can be run by itself.
-BENCHES ?= dispatch log_costs transport replay runtime pacing
+# About ten minutes. docs/performance.md lists all benches; `make bench-NAME` runs one.
+BENCHES ?= dispatch.py log_costs.py 'replay.py --quick' runtime.py transport.py watch.py
 
 .PHONY: setup demo test test-long check format bench docs clean
 
 setup: $(STAMP)
 
-# What the demo and training need.
+# What the demo and training need. EXTRAS=cuda,atari adds to that.
 $(STAMP): pyproject.toml constraints.txt
 	@test -n '$(PYTHON)' || { echo 'No Python from 3.11 to 3.13 found.' \
 	  'Install one, or say PYTHON=/path/to/python3.12 make setup.' >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo 'Installing into $(VENV), once (about a minute) ...'
-	@$(PIP) -e .
+	@$(PIP) -e '.$(EXTRAS:%=[%])'
 	@touch $(STAMP)
 
 # What the tests need beyond that: test tools, environments, a browser's driver.
@@ -51,7 +54,10 @@ format: $(DEV_STAMP)
 	@$(BIN)/ruff check --fix -q . ; $(BIN)/ruff format .
 
 bench: $(DEV_STAMP)
-	@for name in $(BENCHES); do $(BIN)/python bench/$$name.py || exit 1; done
+	@for bench in $(BENCHES); do $(BIN)/python bench/$$bench || exit 1; done
+
+bench-%: $(DEV_STAMP)
+	@$(BIN)/python bench/$*.py $(ARGS)
 
 docs: $(DEV_STAMP)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict && echo 'Open site/index.html'

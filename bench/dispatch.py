@@ -3,8 +3,7 @@
     python bench/dispatch.py
 
 The model has the arrays of an agent but next to nothing to compute, so the time of a
-call is the time of Python and of handing 200 arrays over. `modules_ms` is the same
-program called with trees of modules instead of the agent's flat list.
+call is the time of Python and of handing 200 arrays over.
 """
 
 import json
@@ -57,19 +56,11 @@ def main() -> None:
     agent = embodied.jax.Agent(Still())
     batch = {'x': np.zeros((16, 64), np.float32)}
     carry = agent.init_train(16)
-    state = Still().init(jax.random.key(0))
-    key = jax.random.key(0)
-    program = jax.jit(Still().train, donate_argnums=0)
-
-    def modules() -> None:
-        nonlocal state
-        state = program(state, None, carry, batch, key).state
-
+    arrays = jax.tree.leaves(Still().init(jax.random.key(0)))
     figures = {
         'bench': 'dispatch',
-        'arrays': len(jax.tree.leaves(state)),
+        'arrays': len(arrays),
         'train_ms': milliseconds(lambda: agent.train(carry, batch)),
-        'modules_ms': milliseconds(modules),
     }
     print(json.dumps(figures))
 

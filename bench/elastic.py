@@ -40,10 +40,10 @@ from chaos import anonymous_bytes
 import embodied
 from embodied import envs, transport
 from embodied.run import parallel
-from embodied.run.parallel.context import await_server, make_client
+from embodied.run.parallel.context import RoleContext
 from embodied.run.parallel.env.group import make_group
 from embodied.run.parallel.env.worker import EnvWorker
-from embodied.run.parallel.settings import ParallelSettings, WorkerPlan
+from embodied.run.parallel.settings import WorkerPlan
 
 ENVS, ROUNDS = 1000, 2
 RAMP, SECONDS, PACE = 20.0, 30.0, 2.0
@@ -243,9 +243,9 @@ def play(options: argparse.Namespace) -> None:
     """Plays a share of the environments, each worker in a thread."""
     folder = Path(options.folder)
     args = elements.Config(json.loads((folder / 'args.json').read_text()))
-    settings = ParallelSettings.read(args)
+    context = RoleContext.of(args)
     threading.stack_size(STACK)
-    first = options.play * ENVS  # numbers that nobody else has
+    first = options.play * ENVS  # numbers of this worker alone
     requests: list[tuple[int, float, float]] = []
     threads: list[threading.Thread] = []
     begins = range(first, first + options.envs, options.per_worker)
@@ -260,20 +260,21 @@ def play(options: argparse.Namespace) -> None:
             functools.partial(FakeEnv, options.pace, deadline, i, requests)
             for i in plan.envids
         ]
-        threads.append(threading.Thread(target=work, args=(makes, plan, settings)))
+        threads.append(threading.Thread(target=work, args=(makes, plan, context)))
         threads[-1].start()
     for thread in threads:
         thread.join()
     np.save(folder / f'requests-{options.play}.npy', np.array(requests))
 
 
-def work(makes: list, plan: WorkerPlan, settings: ParallelSettings) -> None:
+def work(makes: list, plan: WorkerPlan, context: RoleContext) -> None:
     """One worker, as the real one but for its end: it leaves when it likes."""
-    group = make_group(makes, plan.envids)
-    with make_client(settings.actor_addr, 'elastic', settings) as actor:
-        await_server(actor, 'actor', settings.actor_addr)
+    group = make_group(makes, plan.envids, context.health)
+    addr = context.settings.actor_addr
+    with context.make_client(addr, 'elastic') as actor:
+        context.await_server(actor, 'actor', addr)
         try:
-            EnvWorker(group, plan, settings).run(actor)
+            EnvWorker(group, plan, context).run(actor)
         except Leaving:
             with contextlib.suppress(Leaving):  # of the others
                 group.close()

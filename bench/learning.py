@@ -4,9 +4,10 @@
     python bench/learning.py catch --minutes 5
     python bench/learning.py cartpole pendulum --seed 1 --keep ~/logdir/learning
     python bench/learning.py catch --minutes 5 --script parallel
+    python bench/learning.py reach --minutes 10 -- --agent.policy_grad backprop
 
-One JSON line per figure on stdout. Training and evaluation are the `dreamer` commands
-that anybody would use; their output goes to stderr.
+One JSON line per figure on stdout. Training and evaluation are plain `dreamer`
+commands, to which the flags after `--` are added; their output goes to stderr.
 """
 
 import argparse
@@ -49,7 +50,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument('--script', choices=('train', 'parallel'), default='train')
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--keep', type=Path, help='folder for the runs')
-    args = parser.parse_args(argv)
+    argv = list(sys.argv[1:] if argv is None else argv)
+    cut = argv.index('--') if '--' in argv else len(argv)
+    args, more = parser.parse_args(argv[:cut]), argv[cut + 1 :]
     unknown = set(args.tasks) - set(TASKS)
     if unknown:
         parser.error(f'unknown tasks {sorted(unknown)}, there are {sorted(TASKS)}')
@@ -59,10 +62,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             task = TASKS[name]
             minutes = args.minutes or task.minutes
             logdir = folder / name
-            flags = (*task.flags, f'--seed={args.seed}', f'--logdir={logdir}')
+            flags = (*task.flags, f'--seed={args.seed}', f'--logdir={logdir}', *more)
             figures = catch_figures if name == 'catch' else eval_figures
             for figure in figures(logdir, args.script, flags, minutes):
                 run_of = {'task': name, 'script': args.script, 'seed': args.seed}
+                run_of |= {'flags': more} if more else {}
                 line = {'bench': 'learning', **run_of, **figure}
                 print(json.dumps(line), flush=True)
 

@@ -30,7 +30,7 @@ from embodied.logging.terminal import TerminalOutput
 from embodied.logging.video import VideoOutput
 from embodied.run import parallel
 from embodied.run.parallel.actor.episode_sender import EpisodeSender
-from embodied.run.parallel.context import make_client
+from embodied.run.parallel.context import RoleContext
 from embodied.run.parallel.engines import ports as addresses
 from embodied.run.parallel.outbox import LOG_QUEUE, Outbox
 from embodied.run.parallel.settings import ParallelSettings
@@ -93,7 +93,7 @@ def measure_role(config: elements.Config) -> dict[str, Any]:
         config = config.update({'logdir': folder, 'run.envs': ENVS})
         args = command_line.loop_args(config)
         args = elements.Config(args, **addresses.resolve(ParallelSettings.read(args)))
-        settings = ParallelSettings.read(args)
+        context = RoleContext.of(args)
         process = multiprocessing.get_context('spawn').Process(
             target=parallel.parallel_logger,
             args=(functools.partial(_make_logger, folder), args),
@@ -102,14 +102,14 @@ def measure_role(config: elements.Config) -> dict[str, Any]:
         process.start()
         assert process.pid is not None
         role = psutil.Process(process.pid)
-        transitions, metrics = (_outbox(name, settings) for name in ('tran', 'add'))
+        transitions, metrics = (_outbox(name, context) for name in ('tran', 'add'))
         sender = EpisodeSender('train', transitions, metrics, Filming(0, 1, 1), 1.0)
         _play(sender, WARMUP)
         begin = role.cpu_times()
         _play(sender, SECONDS)
         end = role.cpu_times()
         sender.close(0)
-        client = make_client(settings.logger_addr, 'bench', settings)
+        client = context.make_client(args.logger_addr, 'bench')
         client.call('finish', 0).result()
         process.join()
         film = _film_cost(Path(folder))
@@ -161,8 +161,8 @@ def _make_logger(folder: str) -> Logger:
     return Logger(elements.Counter(), [JsonlOutput(folder), view])
 
 
-def _outbox(method: str, settings: ParallelSettings) -> Outbox:
-    client = make_client(settings.logger_addr, f'bench {method}', settings)
+def _outbox(method: str, context: RoleContext) -> Outbox:
+    client = context.make_client(context.settings.logger_addr, f'bench {method}')
     return Outbox(client, method, LOG_QUEUE)
 
 

@@ -78,11 +78,11 @@ def measure_steps(seconds: float) -> Iterator[dict[str, Any]]:
         parts.run.await_steps(500)
         for _ in range(ROUNDS):
             for delay in DELAYS:
-                parts.network.tell('delay', delay)
+                parts.network.command('delay', delay)
                 seen[delay].append(steps_per_second(parts, seconds))
-        before = parts.network.tell('cut', CUTS)['cuts']
+        before = parts.network.command('cut', CUTS)['cuts']
         cut, _ = steps_per_second(parts, seconds)
-        cuts = parts.network.tell('cut', 0)['cuts'] - before
+        cuts = parts.network.command('cut', 0)['cuts'] - before
         parts.run.interrupt()
         assert parts.run.wait() == 0, parts.run.log
         lost = audit(parts.run.logdir)
@@ -113,11 +113,11 @@ def measure_steps(seconds: float) -> Iterator[dict[str, Any]]:
 def steps_per_second(parts: Apart, seconds: float) -> tuple[float, float]:
     """Also the seconds that a chunk of bytes was on its way."""
     threading.Event().wait(PAUSE)
-    before, stored = parts.network.tell('count'), parts.run.stored
+    before, stored = parts.network.command('count'), parts.run.stored
     begin = time.perf_counter()
     threading.Event().wait(seconds)
     rate = (parts.run.stored - stored) / (time.perf_counter() - begin)
-    after = parts.network.tell('count')
+    after = parts.network.command('count')
     way = after['seconds'] - before['seconds']
     return rate, way / max(1, after['chunks'] - before['chunks'])
 

@@ -142,7 +142,7 @@ def mapped(path, nbytes):
 
 def warm_memory(nbytes=3 * 10**9):
     """Uses free memory once: a virtual machine gets pages from its host on first use,
-    which takes longer than anything measured here and hits whoever comes first.
+    which takes longer than anything measured here and hits what is measured first.
     """
     memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, 'MADV_HUGEPAGE'):
@@ -332,7 +332,7 @@ def touch(replay):
 
 
 def forget(path):
-    """Drops the files from the page cache; nobody may map them."""
+    """Drops the files from the page cache; no process may map them."""
     for file in path.glob('*.seg'):
         flush(file)
         with open(file, 'rb') as opened_file:

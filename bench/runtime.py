@@ -5,8 +5,8 @@
     python bench/runtime.py --transport portal    over the stock RPC protocol
 
 One JSON line per figure on stdout, with the bar and the goal to compare it with where
-there is one. All runs go through `embodied.run.parallel.combined` with factories such
-as anybody would give; environments are dummies with 64x64x3 images, one process each
+there is one. All runs go through `embodied.run.parallel.combined` with factories as
+a user gives them; environments are dummies with 64x64x3 images, one process each
 (envs_per_worker 1) or grouped as by default (0).
 """
 
@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     kinds = {'steps': measure_steps, 'fetch': measure_fetch, 'idle': measure_idle}
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('kinds', nargs='*', default=[], metavar='|'.join(kinds))
-    parser.add_argument('--transport', default='zmq', choices=('zmq', 'portal'))
+    parser.add_argument('--transport', default='native', choices=('native', 'portal'))
     parser.add_argument('--envs', type=int, help='only this number of environments')
     parser.add_argument('--seconds', type=float, default=SECONDS)
     options = parser.parse_args(argv)

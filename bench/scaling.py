@@ -32,12 +32,11 @@ import runtime
 
 from embodied import envs
 from embodied.run import parallel
-from embodied.run.parallel.context import make_client
-from embodied.run.parallel.settings import ParallelSettings
+from embodied.run.parallel.context import RoleContext
 
 SECONDS, WARMUP = 5.0, 6.0
 PROCESSES = 2  # that stand for all workers
-SIZES = (  # environments, those of a worker, which has one connection, side of images
+SIZES = (  # environments in all, per worker (one connection), side of images
     (16, 1, 64),
     (16, 8, 64),
     (128, 8, 64),
@@ -148,14 +147,14 @@ now = time.perf_counter
 def play(folder: Path, number: int, count: int, per_worker: int, side: int) -> None:
     """Each worker in a thread, until the actor says that the run is over."""
     args = elements.Config(json.loads((folder / 'args.json').read_text()))
-    settings = ParallelSettings.read(args)
+    context = RoleContext.of(args)
     steps = np.memmap(folder / 'steps', np.int64, 'r+')
     per_worker = min(per_worker, count)
     first = number * count
     met = threading.Barrier(count // per_worker + 1)
     threads = [
         threading.Thread(
-            target=work, args=(settings, range(i, i + per_worker), side, steps, met)
+            target=work, args=(context, range(i, i + per_worker), side, steps, met)
         )
         for i in range(first, first + count, per_worker)
     ]
@@ -168,7 +167,7 @@ def play(folder: Path, number: int, count: int, per_worker: int, side: int) -> N
 
 
 def work(
-    settings: ParallelSettings,
+    context: RoleContext,
     envids: range,
     side: int,
     steps: np.ndarray,
@@ -177,17 +176,17 @@ def work(
     rows = len(envids)
     origin = {
         'envid': np.array(envids, np.int32),
-        'session': np.tile(np.frombuffer(os.urandom(16), np.uint8), (rows, 1)),
+        'worker_id': np.tile(np.frombuffer(os.urandom(16), np.uint8), (rows, 1)),
         'serial': np.zeros(rows, np.int64),
     }
     env = envs.Dummy('disc', (side, side))
     obs = env.step({'act_disc': np.int32(0), 'reset': np.bool_(True)})
     batch = {k: np.stack([v] * rows) for k, v in obs.items()}
-    with make_client(settings.actor_addr, 'scaling', settings) as actor:
+    with context.make_client(context.settings.actor_addr, 'scaling') as actor:
         for turn in range(sys.maxsize):
             answer = actor.call('act', origin, batch, rows=rows).result()
             if answer['stop'].any():
-                actor.call('leave', origin['session'][0])
+                actor.call('leave', origin['worker_id'][0])
                 return
             if turn == 0:
                 batch = {**batch, 'is_first': np.zeros(rows, bool)}

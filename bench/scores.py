@@ -1,89 +1,90 @@
-"""Scores: trains tasks with their presets and compares the curves with a reference.
+"""Scores: trains tasks with presets, options and seeds, and compares the curves.
 
     python bench/scores.py                              a built-in task, two minutes
-    python bench/scores.py atari100k_pong dmc_walker_walk --seeds 2 --minutes 9 \\
-        --at-once 4 --state ~/scores --reference scores.csv
+    python bench/scores.py dmc_2023:dmc_walker_walk dmc_2023:dmc_cheetah_run \\
+        --arm plain: --arm 'laprop: --agent.opt.kind laprop --agent.opt.eps 1e-20' \\
+        --seeds 3 --at-once 6 --minutes 27 --state ~/scores
+    python bench/scores.py --gate --at-once 4 --minutes 10 --state ~/gate
 
-The same command goes on where the last one stopped, until every run has its steps:
-after --minutes all runs are told to stop, and save. `dmc_vision:dmc_walker_walk` names
-another preset than the usual one; what follows `--` goes to `dreamer`. curves.py says
-what is in the state; STATE/cache holds compiled programs. To look at a state only:
+A run is a preset (`PRESET:task`; without one that of the task's suite), a task, an arm
+(a name for options that it adds to the preset) and a seed. The same command goes on
+where the last one stopped, until every run has its frames: after --minutes all runs
+are told to stop, and save. What follows `--` goes to every `dreamer` command. On a GPU
+several runs at once are faster with its MPS daemon. To look at a state only:
 
-    python bench/scores.py --state ~/scores --minutes 0 --reference scores.csv \\
-        --figures docs/results
+    python bench/scores.py --state ~/scores --minutes 0 --figures ~/figures
 
-For machines that keep nothing, --save-to and --load-from carry it in files of 15 MB:
-the curves, then every checkpoint and compiled program that fits into --carry-mb. Replay
-is too large to be carried: such a run fills it anew, which costs it some steps, and a
-run whose checkpoint did not fit begins again. Its curve stays if it reached further.
+For machines that keep nothing, --save-to and --load-from carry the state in files of
+15 MB, at most --carry-mb in all: curves, checkpoints, replay, compiled programs. Replay
+then leaves the latents behind, which are computed again as they are trained on.
 
-Prints one JSON line per task. `ratio` is the mean over the bins of the reference that
-were reached, relative to the reference over the same bins, for Atari after subtracting
-random play. `last_floor` is min - (max - min) of the reference in the last such bin.
-The scores are those of training episodes, with sampled actions. --figures draws them.
+Prints a JSON line per preset, arm and task, and a table: the interquartile mean over
+the seeds of the training episodes that ended in --window (without one, the last quarter
+of the frames), with a bootstrap interval of 95 %. `ratio` is the mean over the bins of
+the reference that were reached, relative to the reference, for Atari after subtracting
+random play. Curves of DMC from vectors are compared at half the reference's label:
+docs/decisions/007. --gate is the regression gate: it trains with the settings of
+docs/results/same_settings.csv, and fails with exit status 1.
 """
 
 import argparse
-import io
 import json
-import os
-import signal
-import subprocess
+import math
 import sys
-import tarfile
 import tempfile
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 
-from curves import PRESETS, Run, draw_curves, export, runs_in, split, summary
+from scoring import gate, table
+from scoring.arms import Run, parse_arms, runs_of
+from scoring.carry import pack, unpack
+from scoring.curves import export, load_curves, runs_in, summary
+from scoring.drawing import draw_task
+from scoring.training import Plan, train
 
-PART_BYTES = 15_000_000
-MEMORY_SHARE = 0.9  # of the accelerator, for all runs together
-GRACE = 90.0  # seconds that runs get to save
+RESULTS = Path(__file__).parents[1] / 'docs' / 'results'
+PUBLISHED = RESULTS / 'published.csv'
+SAME_SETTINGS = RESULTS / 'same_settings.csv'
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> int:
     args, flags = parse(argv)
     with tempfile.TemporaryDirectory() as temporary:
         state = (args.state or Path(temporary)).expanduser()
         if args.load_from:
             unpack(args.load_from, state)
-        runs = [
-            Run(*split(task), seed)
-            for seed in range(args.first_seed, args.first_seed + args.seeds)
-            for task in args.tasks
-        ]
+        arms = parse_arms(args.arm)
+        seeds = range(args.first_seed, args.first_seed + args.seeds)
+        chosen = list(gate.GATE_RUNS if args.gate else runs_of(args.tasks, arms, seeds))
         if args.minutes:
-            train(runs, state, args, flags)
-        elif not args.tasks:
-            runs = runs_in(state)
+            remember(arms, state)
+            sizes = (args.minutes, args.frames, args.at_once, args.script, args.size)
+            carried = bool(args.save_to or args.load_from)
+            train(chosen, Plan(state, arms, *sizes, carried, flags))
+        runs = chosen or runs_in(state)
         for run in runs:
             export(run, state)
-        for preset, task in dict.fromkeys((run.preset, run.task) for run in runs):
-            result = summary(preset, task, state, args.reference)
-            print(json.dumps({'bench': 'scores', **result}), flush=True)
-            if args.figures:
-                draw_curves(preset, task, state, args.reference, args.figures)
+        report(runs, state, args)
         if args.save_to:
             pack(runs, state, args.save_to, args.carry_mb * 1e6)
+        return judge(state) if args.gate else 0
 
 
 def parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('tasks', nargs='*', help='toy_catch, or those of the state')
+    parser.add_argument('--arm', action='append', default=[], help="'NAME: --flag ...'")
+    parser.add_argument('--gate', action='store_true', help='regression gate')
     parser.add_argument('--seeds', type=int, default=1)
     parser.add_argument('--first-seed', type=int, default=0)
     parser.add_argument('--minutes', type=float, default=2.0, help='of training')
-    parser.add_argument(
-        '--frames', type=float, help='of each run, in environment frames'
-    )
+    parser.add_argument('--frames', type=float, help='of each run')
+    parser.add_argument('--window', type=float, nargs=2, help='frames of the table')
     parser.add_argument('--at-once', type=int, default=1, help='runs at the same time')
     parser.add_argument('--script', choices=('parallel', 'train'), default='parallel')
     parser.add_argument('--size', help='size preset instead of the usual one')
     parser.add_argument('--state', type=Path)
-    parser.add_argument('--reference', type=Path, help='CSV with curves to compare')
+    parser.add_argument('--reference', type=Path, default=PUBLISHED)
     parser.add_argument('--figures', type=Path, help='folder for one per task')
     parser.add_argument('--load-from', type=Path)
     parser.add_argument('--save-to', type=Path)
@@ -91,135 +92,53 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     argv = list(sys.argv[1:] if argv is None else argv)
     cut = argv.index('--') if '--' in argv else len(argv)
     args = parser.parse_args(argv[:cut])
+    if args.gate and (args.tasks or args.arm):
+        parser.error('--gate has tasks and options of its own')
     if args.minutes and not args.tasks:
         args.tasks = ['toy_catch']
     return args, argv[cut + 1 :]
 
 
-# Training
-
-
-def train(
-    runs: Iterable[Run], state: Path, args: argparse.Namespace, flags: Sequence[str]
-) -> None:
-    """Continues all runs until they are done or the time is over."""
-    deadline = time.monotonic() + 60 * args.minutes
-    share = MEMORY_SHARE / args.at_once
-    environ = {**os.environ, 'XLA_PYTHON_CLIENT_MEM_FRACTION': f'{share:.3f}'}
-    advance = lambda run: _advance(run, state, deadline, args, flags, environ)
-    with ThreadPoolExecutor(args.at_once) as pool:
-        for run, code in zip(runs, pool.map(advance, runs), strict=True):
-            if code:
-                log = state / 'runs' / f'{run.name}.log'
-                print(f'{run.name} failed with {code}; {log} ends with:')
-                print(log.read_text()[-2000:], flush=True)
-
-
-def _advance(
-    run: Run,
-    state: Path,
-    deadline: float,
-    args: argparse.Namespace,
-    flags: Sequence[str],
-    environ: dict[str, str],
-) -> int:
-    """Exit code of the run's command, which gets the time that is left."""
-    left = deadline - time.monotonic()
-    if left <= 0:
-        return 0
-    command = dreamer(run, state, args, flags)
-    folder = state / 'runs'
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f'{run.name}.log').open('ab') as log:
-        process = subprocess.Popen(
-            command, stdout=log, stderr=subprocess.STDOUT, env=environ
-        )
-        try:
-            return process.wait(left)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGTERM)
-        try:
-            return process.wait(GRACE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return process.wait()
-
-
-def dreamer(
-    run: Run, state: Path, args: argparse.Namespace, flags: Sequence[str]
-) -> list[str]:
-    preset = PRESETS[run.preset]
-    configs = (*preset.configs, args.size) if args.size else preset.configs
-    steps = (args.frames or preset.frames) / preset.repeat
-    options = {
-        'task': run.task,
-        'seed': run.seed,
-        'logdir': state / 'runs' / run.name,
-        'jax.cache': state / 'cache',
-        'logger.outputs': 'jsonl',
-        'run.steps': steps,
-        'run.duration': 0,
-        'run.eval_envs': 0,
-        'run.film_every': 0,
-        'run.report_every': 0,
-    }
-    command = [sys.executable, '-m', 'dreamerv3', args.script, '--configs', *configs]
-    return [*command, *(f'--{k}={v}' for k, v in options.items()), *flags]
-
-
-# Carrying the state between machines
-
-
-def pack(runs: Sequence[Run], state: Path, target: Path, limit: float) -> None:
-    """Writes what fits into the limit, in the order of its worth, as files."""
-    groups = [
-        [*(state / 'curves').glob('*.csv'), *state.glob('random.json')],
-        *sorted((list(_kept(state, run)) for run in runs), key=_size),
-        *([path] for path in sorted((state / 'cache').glob('*')) if path.is_file()),
-    ]
-    content = io.BytesIO()
-    left_out = 0
-    with tarfile.open(fileobj=content, mode='w') as archive:
-        for group in groups:
-            if content.tell() + _size(group) > limit:
-                left_out += 1
-                continue
-            for path in group:
-                archive.add(path, path.relative_to(state))
-    target.mkdir(parents=True, exist_ok=True)
-    data = content.getbuffer()
-    for number, start in enumerate(range(0, len(data), PART_BYTES)):
-        part = target / f'state-{number:02}.part'
-        part.write_bytes(data[start : start + PART_BYTES])
-    print(f'Packed {len(data) / 1e6:.1f} MB into {target}; left out {left_out} groups.')
-
-
-def unpack(source: Path, state: Path) -> None:
-    parts = sorted(source.glob('state-*.part'))
-    if not parts:
-        raise SystemExit(f'There are no state-*.part files in {source}.')
+def remember(arms: dict[str, list[str]], state: Path) -> None:
+    """Keeps the options of the arms, and refuses others under the same name."""
+    path = state / 'arms.json'
+    known = json.loads(path.read_text()) if path.exists() else {}
+    for name, flags in arms.items():
+        if known.setdefault(name, flags) != flags:
+            raise SystemExit(
+                f"The arm '{name}' of {state} has the options {known[name]}, not "
+                f'{flags}. Give the other options another name.'
+            )
     state.mkdir(parents=True, exist_ok=True)
-    content = io.BytesIO(b''.join(part.read_bytes() for part in parts))
-    with tarfile.open(fileobj=content) as archive:
-        archive.extractall(state, filter='data')
+    path.write_text(json.dumps(known))
 
 
-def _kept(state: Path, run: Run) -> Iterator[Path]:
-    """Files of a run without its replay and logs."""
-    folder = state / 'runs' / run.name
-    for path in sorted(folder.rglob('*')):
-        if path.is_file() and path.relative_to(folder).parts[0] not in (
-            'replay',
-            'eval_replay',
-            'logs',
-            'lock',
-        ):
-            yield path
+def report(runs: Sequence[Run], state: Path, args: argparse.Namespace) -> None:
+    """JSON lines, the table, and figures."""
+    groups = list({run.group: run for run in runs}.values())
+    for group in groups:
+        result = summary(group, state, args.reference)
+        print(json.dumps({'bench': 'scores', **result}), flush=True)
+    window = tuple(args.window) if args.window else None
+    rows = [table.scores_of(x, state, args.reference, window) for x in groups]
+    print(table.markdown(row for row in rows if row))
+    if args.figures:
+        for task in dict.fromkeys(group.task for group in groups):
+            same = [group for group in groups if group.task == task]
+            draw_task(same, state, args.reference, args.figures)
 
 
-def _size(paths: Iterable[Path]) -> int:
-    return sum(path.stat().st_size for path in paths)
+def judge(state: Path) -> int:
+    """Prints the rows of the gate; exit status."""
+    groups = {run.task: run for run in gate.GATE_RUNS}
+    curves = {task: load_curves(run, state) for task, run in groups.items()}
+    rows = gate.judge(curves, SAME_SETTINGS)
+    for row in rows:
+        ours = None if math.isnan(row.ours) else row.ours
+        line = {'bench': 'gate', **row._asdict(), 'ours': ours}
+        print(json.dumps(line), flush=True)
+    return 0 if rows and all(row.passes for row in rows) else 1
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

@@ -36,6 +36,7 @@ LARGE_SHAPE = (16, 65, 64, 64, 3)  # uint8, 12.8 MB
 LOOKAHEAD = 2
 IDLE_SECONDS = 10.0
 BATCH = 8
+WORKERS = 1  # of a method, as `run.actor_threads`
 SMALL = np.zeros(1024, np.uint8)
 CONTEXT = mp.get_context('spawn')
 
@@ -55,12 +56,14 @@ def observation(rows: int) -> dict[str, np.ndarray]:
 def serve_ours(addr: str, options: dict, ready: Any) -> None:
     large = np.zeros(LARGE_SHAPE, np.uint8)
     server = transport.Server(addr, **options)
-    server.bind('echo', lambda x: x)
-    server.bind('large', lambda: large)
-    # As the actor binds its method: the reply first, then what is done with the rows.
+    # As the roles bind their methods: each call runs once in a thread of the method's
+    # own, and what the actor does with the rows comes after its reply.
+    after = lambda rows: None
+    server.bind('echo', lambda x: (x, x), after, workers=WORKERS, once=True)
+    server.bind('large', lambda: large, once=True)
     act = lambda obs: ({'action': obs['reward']}, obs)
     for name, batch in (('act', BATCH), ('act8', 8 * BATCH)):
-        server.bind_batched(name, act, lambda rows: None, batch=batch, once=True)
+        server.bind_batched(name, act, after, batch, workers=WORKERS, once=True)
     server.start(block=False)
     ready.set()
     server.wait()

@@ -1,11 +1,13 @@
-"""Dashboard: first curve, indexing and memory with many runs of many long metrics.
+"""Dashboard: first curve, memory and live updates with 50 runs of a day each.
 
-    python bench/watch.py                  100 runs x 50 metrics x 100k points
-    python bench/watch.py --until-indexed  waits for the whole index, many minutes
-    python bench/watch.py --until-indexed --lines 10000  a tenth of it
+    python bench/watch.py              50 runs of a day, about a minute
+    python bench/watch.py --runs 200   more of them
+    python bench/watch.py --no-browser  questions over HTTP only
 
-One JSON line per figure. All runs are hard links to one file of 230 MB, so that the
-bench fits on a disk; the dashboard reads each of them.
+One JSON line per figure. A day is 8,640 lines of 88 metrics and 20,000 episodes: 30 MB.
+All runs but the one that grows are hard links to the files of one, so that the bench
+fits on a disk; the dashboard reads each of them. Times count from the start of the
+dashboard's process.
 """
 
 import argparse
@@ -15,7 +17,7 @@ import json
 import math
 import os
 import random
-import sqlite3
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,24 +28,39 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import psutil
+from ruamel.yaml import YAML
 
-RUNS, METRICS = 100, 50
+RUNS = 50
+LINES, EPISODES = 8640, 20_000  # of a day: a line each 10 seconds
+METRICS = 88
 FIRST_PICK = 6  # runs that a page shows unless told otherwise
-NAMES = [f'train/group{i // 10}/metric{i:02d}' for i in range(METRICS)]
-SECONDS = 10.0  # of indexing that are measured
-MB = 1 << 20
+NAMES = [f'train/group{i // 10}/metric{i:02d}' for i in range(METRICS - 1)]
+NAMES.append('run/seconds')
+CHARTS = NAMES[:8]  # that a page asks for at once
+UPDATES = 10  # lines that are added while a page looks
+CONFIGS = Path(__file__).parents[1] / 'dreamerv3' / 'configs.yaml'
+START = 1.7e9  # seconds since 1970
 
 
 class Server:
     """A dashboard process, asked over HTTP."""
 
-    def __init__(self, folder: Path, index: Path):
-        command = [sys.executable, '-m', 'dreamerv3', 'watch', str(folder)]
-        command += ['--port', '0', '--index', str(index)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    def __init__(self, folder: Path, cache: Path):
+        self.began = time.perf_counter()
+        self.process = subprocess.Popen(
+            [sys.executable, '-m', 'dreamerv3', 'watch', str(folder), '--port', '0'],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {'XDG_CACHE_HOME': str(cache)},
+        )
         assert self.process.stdout
-        url = self.process.stdout.readline().split()[-1]
-        self.port = urlsplit(url).port or 0
+        self.url = self.process.stdout.readline().split()[-1]
+        self.port = urlsplit(self.url).port or 0
+
+    @property
+    def seconds(self) -> float:
+        """Since the process was started."""
+        return time.perf_counter() - self.began
 
     def get(self, path: str, **query: Any) -> Any:
         connection = http.client.HTTPConnection('127.0.0.1', self.port, timeout=600)
@@ -75,69 +92,133 @@ class Server:
         self.process.communicate()
 
 
-def make_runs(folder: Path, lines: int) -> None:
-    noise = random.Random(0)
-    first = folder / 'run000' / 'metrics.jsonl'
-    for number in range(RUNS):
+def make_runs(folder: Path, runs: int) -> None:
+    options = YAML(typ='safe').load(CONFIGS.read_text())['defaults']
+    first = folder / 'run000'
+    for number in range(runs):
         run = folder / f'run{number:03d}'
         run.mkdir(parents=True)
-        config = {'task': f'toy_task{number // 5}', 'seed': number % 5}
-        (run / 'config.yaml').write_text(json.dumps(config))
-        if number:
-            os.link(first, run / 'metrics.jsonl')
-            continue
-        with first.open('w') as file:
-            for line in range(lines):
-                record = {'step': 100 * line, 'time': 1.7e9 + 10 * line}
-                for i, name in enumerate(NAMES):
-                    record[name] = math.sin(line / 5000 + i) + noise.gauss(0, 0.3)
-                file.write(json.dumps(record) + '\n')
+        own = {'task': f'toy_task{number // 5}', 'seed': number % 5}
+        with (run / 'config.yaml').open('w') as file:
+            YAML().dump(options | own | {'logdir': str(run)}, file)
+        event = {'time': START + number, 'event': 'start', 'pid': 1, 'host': '?'}
+        (run / 'events.jsonl').write_text(json.dumps(event) + '\n')
+        for name in ('metrics.jsonl', 'scores.jsonl') if number else ():
+            os.link(first / name, run / name)
+        if not number:
+            write_day(run)
+    last = folder / f'run{runs - 1:03d}' / 'metrics.jsonl'
+    last.unlink()
+    shutil.copy(first / 'metrics.jsonl', last)  # the one that grows
 
 
-def first_curve(server: Server) -> None:
-    """As a page does it: the first runs that it hears of, their names, a chart."""
-    began = time.perf_counter()
+def write_day(run: Path) -> None:
+    noise = random.Random(0)
+    with (run / 'metrics.jsonl').open('w') as file:
+        file.writelines(metrics_line(index, noise) for index in range(LINES))
+    with (run / 'scores.jsonl').open('w') as file:
+        for index in range(EPISODES):
+            record = {'step': 43 * index, 'time': START + 4.3 * index, 'env': index % 8}
+            record |= {'score': noise.gauss(0, 1), 'length': 1000, 'eval': False}
+            file.write(json.dumps(record) + '\n')
+
+
+def metrics_line(index: int, noise: random.Random) -> str:
+    record: dict[str, float] = {'step': 100 * index, 'time': START + 10 * index}
+    for i, name in enumerate(NAMES):
+        record[name] = math.sin(index / 500 + i) + noise.gauss(0, 0.3)
+    record['run/seconds'] = 10.0 * index
+    return json.dumps(record) + '\n'
+
+
+def page(server: Server) -> None:
+    """As a page does it: the first runs that it hears of, their names, charts."""
     ids: list[str] = []
     changes = server.changes()
     while len(ids) < FIRST_PICK:
         ids += next(changes)
+    report('runs_listed', seconds=server.seconds)
     runs = ','.join(ids[:FIRST_PICK])
-    names = server.get('/api/names', runs=runs)
-    chart = server.get('/api/series', runs=runs, metric=names[0])['charts'][names[0]]
-    seconds = time.perf_counter() - began
-    assert len(chart['curves']) == FIRST_PICK
-    report('first_curve', 'below 2 s', seconds=seconds, cpu_seconds=server.cpu())
+    while not (names := server.get('/api/names', runs=runs)):
+        pass
+    report('names_listed', seconds=server.seconds)
+    assert set(NAMES) <= set(names)
+    first = read_on(server, runs, CHARTS, until_whole=False)
+    report('first_curve', 'below 2 s', seconds=server.seconds, curves=first)
+    whole = read_on(server, runs, CHARTS)
+    cpu = server.cpu()
+    report('first_page_whole', seconds=server.seconds, curves=whole, cpu_seconds=cpu)
 
 
-def all_curves(server: Server, name: str) -> None:
-    """One metric of all runs, each and merged by seed, while it indexes."""
+def read_on(
+    server: Server,
+    runs: str,
+    metrics: Sequence[str],
+    until_whole: bool = True,
+    **x: Any,
+) -> int:
+    """Asks until a chart has curves, or all of them; returns how many it has."""
+    while True:
+        answer = server.get('/api/series', runs=runs, metric=metrics, **x)
+        curves = len(answer['charts'][metrics[0]]['curves'])
+        if curves and not (until_whole and answer.get('reading')):
+            return curves
+
+
+def all_runs(server: Server, count: int) -> None:
+    """One metric of all runs, each and merged by seed."""
     ids: set[str] = set()
     for runs in server.changes():
         ids.update(runs)
-        if len(ids) == RUNS:
+        if len(ids) == count:
             break
     for merge in ('0', '1'):
         began = time.perf_counter()
-        query = {'runs': ','.join(ids), 'metric': NAMES[7], 'merge': merge}
-        chart = server.get('/api/series', **query)['charts'][NAMES[7]]
+        curves = read_on(server, ','.join(ids), [NAMES[7]], merge=merge)
         seconds = time.perf_counter() - began
-        assert len(chart['curves']) == (RUNS if merge == '0' else RUNS // 5)
-        report(name, merged=int(merge), seconds=seconds)
+        report('all_runs', seconds=seconds, merged=int(merge), curves=curves)
 
 
-def indexing(server: Server, index: Path, size: int, whole: bool) -> None:
-    """Megabytes of metrics that are taken in per second."""
-    began, start = time.perf_counter(), known_bytes(index)
-    for _ in server.changes():  # each tells that another file is done
-        done, seconds = known_bytes(index), time.perf_counter() - began
-        if done >= size or (seconds > SECONDS and not whole):
-            break
-    report('indexing', megabytes_per_second=(done - start) / MB / seconds)
+def live(server: Server, run: Path) -> None:
+    """From a new line of a run to the curve that has it; the stat is due each 0.5 s."""
+    noise, seconds = random.Random(1), []
+    changes = server.changes()
+    known = next(changes)
+    key = next(key for key, summary in known.items() if summary['name'] == run.name)
+    cpu = server.cpu()
+    began = time.perf_counter()
+    for index in range(LINES, LINES + UPDATES):
+        sent = time.perf_counter()
+        with (run / 'metrics.jsonl').open('a') as file:
+            file.write(metrics_line(index, noise))
+        while key not in next(changes):
+            pass
+        chart = server.get('/api/series', runs=key, metric=CHARTS)['charts'][NAMES[0]]
+        seconds.append(time.perf_counter() - sent)
+        assert chart['x'][-1] <= 100 * index
+    share = (server.cpu() - cpu) / (time.perf_counter() - began)
+    report(
+        'live_update', seconds=sum(seconds) / UPDATES, most=max(seconds), cores=share
+    )
 
 
-def known_bytes(index: Path) -> int:
-    with contextlib.closing(sqlite3.connect(index, timeout=60)) as db:
-        return db.execute('select total(offset) from file').fetchone()[0]
+def in_browser(folder: Path, cache: Path) -> None:
+    """From the start of the dashboard to the first and the last curve in Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    legends = 'n => document.querySelectorAll(".card .legend li b").length >= n'
+    program = shutil.which('chromium') or shutil.which('google-chrome')
+    with sync_playwright() as playwright:
+        flags = ['--no-sandbox'] if os.geteuid() == 0 else []
+        browser = playwright.chromium.launch(executable_path=program, args=flags)
+        # The page's policy forbids eval, with which the driver would wait.
+        view = browser.new_context(bypass_csp=True).new_page()
+        with contextlib.closing(Server(folder, cache)) as server:
+            view.goto(server.url)
+            for count in (1, FIRST_PICK):
+                view.wait_for_function(legends, arg=count, polling='raf')
+                report('in_browser', seconds=server.seconds, curves=count)
+        browser.close()
 
 
 def report(name: str, bar: str = '', **figures: float) -> None:
@@ -147,19 +228,19 @@ def report(name: str, bar: str = '', **figures: float) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--until-indexed', action='store_true')
-    parser.add_argument('--lines', type=int, default=100_000)
+    parser.add_argument('--runs', type=int, default=RUNS)
+    parser.add_argument('--no-browser', dest='browser', action='store_false')
     args = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as place:
-        folder, index = Path(place, 'logdir'), Path(place, 'index.sqlite')
-        make_runs(folder, args.lines)
-        size = (folder / 'run000' / 'metrics.jsonl').stat().st_size * RUNS
-        with contextlib.closing(Server(folder, index)) as server:
-            first_curve(server)
-            all_curves(server, 'all_curves')
-            indexing(server, index, size, args.until_indexed)
-            all_curves(server, 'all_curves_later')
+        folder, cache = Path(place, 'logdir'), Path(place, 'cache')
+        make_runs(folder, args.runs)
+        with contextlib.closing(Server(folder, cache)) as server:
+            page(server)
+            all_runs(server, args.runs)
+            live(server, folder / f'run{args.runs - 1:03d}')
             report('memory', 'below 300 MB', megabytes=server.megabytes())
+        if args.browser:
+            in_browser(folder, cache / 'other')
 
 
 if __name__ == '__main__':

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .agent.dreamer import Agent
+    from .api.evaluate import evaluate
     from .api.loaded import load
     from .api.training import Run, train
-    from .commands.eval import evaluate
 
 _HOMES = {
     'Agent': 'agent.dreamer',
-    'evaluate': 'commands.eval',
+    'evaluate': 'api.evaluate',
     'load': 'api.loaded',
     'Run': 'api.training',
     'train': 'api.training',
@@ -27,7 +27,14 @@ __all__ = ['Agent', 'Run', 'evaluate', 'load', 'train']
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'dreamerv3' has no attribute '{name}'")
-    return getattr(importlib.import_module(f'dreamerv3.{_HOMES[name]}'), name)
+    try:
+        return getattr(importlib.import_module(f'dreamerv3.{_HOMES[name]}'), name)
+    except ImportError as error:
+        from dreamer_parallel import find_conflicts
+
+        for text in find_conflicts():
+            error.add_note(text)
+        raise
 
 
 def __dir__() -> list[str]:

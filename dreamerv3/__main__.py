@@ -4,7 +4,7 @@ __all__ = ['main']
 
 
 def main() -> int:
-    """Runs the command; whoever interrupts it while it loads interrupts nothing."""
+    """Runs the command. An interrupt while it loads ends it before anything begins."""
     try:
         from embodied.processes.signals import end_quietly
 

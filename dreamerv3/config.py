@@ -17,6 +17,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 
 from embodied.core.errors import ConfigError
+from embodied.core.renamed import renew
 
 __all__ = ['dump', 'flags', 'load_presets', 'parse_flags', 'resolve']
 
@@ -37,13 +38,16 @@ CHOICES = {
     ),
     'engine': ('local', 'ray', 'slurm'),
     'ray.storage': ('shared', 'pinned'),
-    'run.transport': ('zmq', 'portal'),
+    'run.transport': ('native', 'portal'),
     'replay.latents': ('disk', 'ram'),
     'replay.sync': ('timer', 'ack'),
     'logger.outputs': ('terminal', 'jsonl', 'video', 'csv', 'tensorboard', 'wandb'),
     'logger.wandb.mode': ('online', 'offline'),
     'logger.video': ('gif', 'mp4'),
+    'agent.opt.kind': ('laprop', 'adam'),
     'agent.policy_grad': ('reinforce', 'backprop'),
+    'agent.reward.twohot': ('symexp', 'symlog'),
+    'agent.value.twohot': ('symexp', 'symlog'),
     'jax.platform': ('auto', 'cpu', 'cuda'),
     'jax.compute_dtype': ('bfloat16', 'float32'),
 }
@@ -55,6 +59,13 @@ MINIMA = {
     'replay.max_gb': 0,
     'replay.sync_every': 0,
     'logger.fps': 1,
+}
+
+# Presets of 0.1.0 that are gone, with flags of the same settings, to resume runs.
+REMOVED_PRESETS = {
+    'atari100k_all_actions': '--configs atari100k --env.atari100k.actions all',
+    'dmc_small_batch': '--configs dmc_paper size25m --batch_size 8 --batch_length 32 '
+    '--run.train_ratio 64 --agent.opt.lr 3e-4',
 }
 
 RATIO = 'run.train_ratio'
@@ -76,17 +87,25 @@ def resolve(
     given = parse_flags(flags)
     presets = given.pop('configs', [])
     for name in presets:
+        if name in REMOVED_PRESETS:
+            raise ConfigError(
+                f"The preset '{name}' was removed in 0.2.0. Its settings are "
+                f'{REMOVED_PRESETS[name]}'
+            )
         if name not in blocks:
             raise ConfigError(_unknown('preset', name, blocks, all_names=True))
         for key, value in blocks[name].items():
             for option in _matching(options, key, f'preset {name}'):
                 options[option] = _convert(option, options[option], value)
     before = dict(options)
+    notes: list[str] = []
     for key, texts in given.items():
         for option in _matching(options, key, 'flag'):
             options[option] = _convert(option, options[option], texts)
+    options = renew(options, notes.append)
     _check(options)
-    return elements.Config(options), _warnings(presets, blocks, before, options)
+    notes += _warnings(presets, blocks, before, options)
+    return elements.Config(options), notes
 
 
 def load_presets(path: Path = CONFIGS) -> dict[str, dict[str, Any]]:
@@ -157,7 +176,7 @@ def _matching(options: Mapping[str, Any], key: str, origin: str) -> list[str]:
 
 def _unknown(kind: str, name: str, allowed: Iterable[str], all_names=False) -> str:
     allowed = list(allowed)
-    # `--lr` stands for an option that somebody knows by its last part only.
+    # `--lr` stands for an option of which only the last part is known.
     same_end = [x for x in allowed if x.endswith(f'.{name}')]
     close = same_end + difflib.get_close_matches(name, allowed, n=4, cutoff=0.6)
     dashes = '--' if kind == 'flag' else ''

@@ -42,7 +42,7 @@ def make_engine(config: elements.Config) -> Engine | None:
 
 
 def submit(config: elements.Config, args: elements.Config) -> None:
-    """Submits the jobs of a run to SLURM; `args` are those of the loops."""
+    """Submits the jobs of a run to SLURM; args: as the loops take them."""
     options = slurm.SlurmOptions(**config.slurm)
     folder = Path(config.logdir)
     if not (options.local or (folder / 'keys').exists()):
@@ -50,7 +50,7 @@ def submit(config: elements.Config, args: elements.Config) -> None:
     head, workers = plan_slurm(config, args, options)
     job = slurm.submit(head, workers, options, folder / 'slurm')
     print(f'Submitted job {job.job_id}, which submits its workers; logs: {folder}.')
-    print(f'dreamer status {folder} tells how the run is doing.')
+    print(f'dreamer status {folder} shows how the run is doing.')
     if options.local:
         job.result()
 
@@ -75,8 +75,8 @@ def plan_slurm(
     needs = options.env_cpus, 0, options.env_gb
 
     def worker(plan: WorkerPlan) -> slurm.Command:
-        replica = f'--replica={plan.envids[0]}'
-        argv = (*COMMAND, *flags, addr, replica)
+        first = f'--run.first_env={plan.envids[0]}'
+        argv = (*COMMAND, *flags, addr, first)
         return slurm.Command('dreamer-env', argv, *needs)
 
     return head, [worker(plan) for plan in settings.workers]

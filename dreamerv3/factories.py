@@ -16,23 +16,22 @@ import embodied
 from embodied import envs
 from embodied.core import base
 from embodied.core.errors import ConfigError
+from embodied.core.step_keys import without_log
 from embodied.replay.sampling import selectors
 from embodied.replay.storage.allocator import GIGABYTE
 from embodied.replay.tools.footprint import Footprint, row_bytes_of
 
+from . import accelerator, sinks
 from . import replica_options as replicas
-from . import sinks
 
 __all__ = [
+    'eval_seed',
     'make_agent',
     'make_env',
     'make_logger',
     'make_replay',
     'make_stream',
 ]
-
-# Commands whose agent fills a replay.
-TRAINING = ('train', 'train_eval', 'parallel', 'parallel_agent')
 
 EVAL_SHARE = 10  # the eval replay holds a tenth
 
@@ -43,15 +42,18 @@ TRAIN_ENV, EVAL_ENV, TRAIN_REPLAY, EVAL_REPLAY, POLICY = range(5)
 def make_agent(config: elements.Config) -> base.Agent:
     """The DreamerV3 agent for the spaces of the task."""
     env = make_env(config, 0)
-    obs_space = {k: v for k, v in env.obs_space.items() if not k.startswith('log/')}
+    obs_space = without_log(env.obs_space)
     act_space = {k: v for k, v in env.act_space.items() if k != 'reset'}
     env.close()
+    replicas.connect_clocks(config)
     if config.random_agent:
         _announce_replay(config, {**obs_space, **act_space}, {})
         return embodied.RandomAgent(obs_space, act_space, _seed(config, POLICY))
     if config.replicas > 1:
         connect = importlib.import_module('embodied.jax').connect
         connect(config.replica, config.replicas, config.jax.coordinator_address)
+    if config.script in accelerator.TRAINING:
+        accelerator.prepare(config)
     agent = importlib.import_module('dreamerv3.agent.dreamer').Agent(
         obs_space, act_space, config
     )
@@ -63,9 +65,14 @@ def make_env(config: elements.Config, index: int, mode: base.Mode = 'train') -> 
     """Environment number `index`, with a seed that no other environment has."""
     suite, _ = envs.registry.parse(config.task)
     settings = config.env.get(suite, {})
-    stream = TRAIN_ENV if mode == 'train' else EVAL_ENV
-    seed = _seed(config, stream, index)
+    is_train = mode == 'train'
+    seed = _seed(config, TRAIN_ENV, index) if is_train else eval_seed(config, index)
     return envs.make(config.task, seed=seed, **settings)
+
+
+def eval_seed(config: elements.Config, index: int) -> int:
+    """Seed of evaluation environment number `index`."""
+    return _seed(config, EVAL_ENV, index)
 
 
 def make_replay(
@@ -82,6 +89,7 @@ def make_replay(
         length=_sequence_length(config, mode),
         capacity=capacity,
         directory=_replay_folder(config, folder),
+        name=folder,
         chunksize=options.chunksize,
         online=options.online,
         selector=_make_selector(options, capacity),
@@ -126,11 +134,9 @@ def make_logger(config: elements.Config) -> embodied.Logger:
 def _announce_replay(
     config: elements.Config, spaces: dict[str, Any], latents: dict[str, Any]
 ) -> None:
-    """Says what replay will take when it is full, before anything is stored.
-
-    A quiet run hears of it only if it is too much.
-    """
-    if config.script not in TRAINING or config.run.remote_replay:
+    """Prints what replay takes when it is full, before anything is stored, if that is
+    much of what is free; a quiet run prints it only if it is too much."""
+    if config.script not in accelerator.TRAINING or config.run.remote_replay:
         return
     options = config.replay
     folder = _replay_folder(config, 'replay')
@@ -142,7 +148,7 @@ def _announce_replay(
         folder,
         row_bytes_of(latents) if in_memory else 0,
     )
-    if not (config.quiet and footprint.fits):
+    if not footprint.fits or (footprint.is_large and not config.quiet):
         print(f'dreamer: {footprint}', file=sys.stderr)
 
 

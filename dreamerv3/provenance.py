@@ -24,7 +24,7 @@ FILE = 'provenance.jsonl'
 GIGABYTE = 1 << 30
 TIMEOUT = 20.0  # seconds for a program that describes the machine
 
-# Those that scores may depend on.
+# Packages that scores may depend on.
 PACKAGES = (
     'dreamer-parallel',
     'ale-py',

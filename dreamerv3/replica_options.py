@@ -5,9 +5,10 @@ from pathlib import Path
 
 import elements
 
+from embodied import clock
 from embodied.core.errors import ConfigError
 
-__all__ = ['check_replicas', 'number', 'replica_folder']
+__all__ = ['check_replicas', 'connect_clocks', 'number', 'replica_folder']
 
 SCRIPTS = ('parallel', 'parallel_agent')
 ADDRESS = re.compile(r'.+:\d+')
@@ -32,20 +33,45 @@ def check_replicas(config: elements.Config) -> None:
         )
     if '{timestamp}' in config.logdir:
         raise ConfigError('Replicas share a folder: give them all the same --logdir.')
-    address = config.jax.coordinator_address
-    if not ADDRESS.fullmatch(address):
-        raise ConfigError(
-            f"jax.coordinator_address='{address}' must be host:port, the same for all "
-            f'{count} replicas: a free port of the machine of replica 0.'
+    if config.random_agent or config.clock_addr:
+        _check_address('clock_addr', config.clock_addr, count)
+    if not config.random_agent:
+        _check_address('jax.coordinator_address', config.jax.coordinator_address, count)
+
+
+def connect_clocks(config: elements.Config) -> None:
+    """Makes the clocks of this process agree with the clocks of the other replicas."""
+    if config.clock_addr:
+        clock.setup(
+            is_server=config.replica == 0,
+            replica=config.replica,
+            replicas=config.replicas,
+            port=config.clock_port,
+            addr=config.clock_addr,
+            keys=_run_folder(config) / 'keys',
         )
 
 
+def _check_address(option: str, address: str, count: int) -> None:
+    if not ADDRESS.fullmatch(address):
+        raise ConfigError(
+            f"{option}='{address}' must be host:port, the same for all {count} "
+            'replicas: a free port of the machine of replica 0.'
+        )
+
+
+def _run_folder(config: elements.Config) -> Path:
+    """The folder of the run, in which that of this replica lies."""
+    folder = Path(config.logdir)
+    return folder.parent if number(config) else folder
+
+
 def number(config: elements.Config) -> int:
-    """That of this replica; of a run without others it is 0."""
+    """Number of this replica; 0 without other replicas."""
     return config.replica if config.get('replicas', 1) > 1 else 0
 
 
 def replica_folder(logdir: str, config: elements.Config) -> str:
-    """The folder of the run itself for replica 0, one in it for each other one."""
+    """The folder of the run for replica 0, a folder in it for each other replica."""
     replica = number(config)
     return str(Path(logdir) / f'replica{replica}') if replica else logdir

@@ -107,8 +107,8 @@ class RunFolder:
             write_whole(self.path / CONFIG, config_lib.dump(self._config))
 
     def _read_config(self) -> elements.Config | None:
-        """The options that the run has had so far; None if they are lost, in which case
-        those of the command line count."""
+        """The options that the run has had so far. None if they are lost: then the
+        options of the command line are used."""
         path = self.path / CONFIG
         try:
             stored = elements.Config.load(path)

@@ -12,6 +12,7 @@ import elements
 
 import embodied
 from embodied.core.errors import MissingExtraError
+from embodied.core.outside import shown
 from embodied.logging import EventFile, JsonlOutput
 
 __all__ = ['check', 'make_logger']
@@ -58,6 +59,7 @@ def _terminal(config: elements.Config) -> Any:
         run.duration,
         ratio=run.train_ratio,
         restarts=functools.partial(_count_restarts, config.logdir),
+        doing=functools.partial(_doing, config.logdir),
     )
 
 
@@ -100,18 +102,29 @@ MAKERS: dict[str, Callable[[elements.Config], Any]] = {
 }
 
 
-def _count_restarts(logdir: str) -> int:
-    """Restarts of roles since the launcher was started; it alone knows."""
+def _roles(logdir: str) -> dict[str, dict[str, Any]]:
+    """Roles in the status file of the launcher; none of a run in one process."""
     from embodied.run.parallel.supervision.status import Status
 
     if not (Path(logdir) / 'status.json').exists():
-        return 0  # a run in one process
-    roles = Status.read(logdir).record['roles']
-    return sum(role['restarts'] for role in roles.values())
+        return {}
+    return Status.read(logdir).record['roles']
+
+
+def _count_restarts(logdir: str) -> int:
+    """Restarts of roles since the launcher was started."""
+    return sum(role['restarts'] for role in _roles(logdir).values())
+
+
+def _doing(logdir: str) -> str:
+    """What takes roles long at the moment, '' if nothing does."""
+    roles = _roles(logdir).items()
+    parts = [f'{name} {x["doing"]}' for name, x in roles if x.get('doing')]
+    return shown(f'{", ".join(parts)}.') if parts else ''
 
 
 def _note(logdir: str, name: str, error: str) -> None:
-    """Makes a note of an output that failed, for those who look at the folder."""
+    """Records an output that failed in events.jsonl."""
     try:
         with contextlib.closing(EventFile(logdir)) as events:
             events.add('output_failed', output=name, error=error)

@@ -8,13 +8,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import envs, jax, logging, replay, run, streams, transport
+    from . import clock, envs, jax, logging, replay, run, streams, transport
+    from .clock import GlobalClock, LocalClock
     from .core import limiters
     from .core.base import Agent, Env, Logger, Replay, Stream
-    from .core.clock import GlobalClock, LocalClock
-    from .core.driver import Driver
     from .core.random_agent import RandomAgent
     from .envs import wrappers
+    from .envs.runtime.driver import Driver
     from .envs.wrappers import Wrapper
     from .replay.sampling import selectors
 
@@ -24,11 +24,12 @@ _HOMES = {
     'Logger': 'core.base',
     'Replay': 'core.base',
     'Stream': 'core.base',
-    'GlobalClock': 'core.clock',
-    'LocalClock': 'core.clock',
-    'Driver': 'core.driver',
+    'GlobalClock': 'clock',
+    'LocalClock': 'clock',
+    'Driver': 'envs.runtime.driver',
     'RandomAgent': 'core.random_agent',
     'Wrapper': 'envs.wrappers',
+    'clock': '',
     'core': '',
     'envs': '',
     'jax': '',
@@ -53,6 +54,7 @@ __all__ = [
     'Replay',
     'Stream',
     'Wrapper',
+    'clock',
     'envs',
     'jax',
     'limiters',

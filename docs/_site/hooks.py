@@ -21,8 +21,20 @@ ROOT_PAGES = {
     'CHANGELOG.md': 'changelog.md',
 }
 DOCS = 'docs/'
+DECISIONS = 'docs/decisions'
+SHIM = 'iframe-worker.js'  # polyfill by the author of the theme
 LINK = re.compile(r'(?<=\]\()(?!\w+:|#)([^)#\s]+)(?=[)#])')
 LANGUAGES = {'.py': 'python', '.yaml': 'yaml', '.toml': 'toml'}
+
+
+def on_config(config: Any, **kwargs: Any) -> Any:
+    """Adds the decisions to the navigation, in the order of their numbers."""
+    pages = sorted((ROOT / DECISIONS).glob('[0-9]*.md'))
+    paths = [str(path.relative_to(ROOT / DOCS)) for path in pages]
+    overview = f'{DECISIONS.removeprefix(DOCS)}/README.md'
+    section = {'Decisions': [{'Overview': overview}, *paths]}
+    config.nav.insert(len(config.nav) - 1, section)
+    return config
 
 
 def on_files(files: Files, config: Any, **kwargs: Any) -> Files:
@@ -39,6 +51,8 @@ def on_files(files: Files, config: Any, **kwargs: Any) -> Files:
         code = (ROOT / source).read_text()
         content = f'# {source}\n\n````{language}\n{code}````\n'
         files.append(File.generated(config, f'source/{source}.md', content=content))
+    shim = (ROOT / DOCS / '_site' / SHIM).read_text()
+    files.append(File.generated(config, f'assets/{SHIM}', content=shim))
     return files
 
 

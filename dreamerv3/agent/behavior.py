@@ -5,7 +5,8 @@ the state that the rollout starts from. Imagined arrays have time first, as the 
 puts them out: turning the features around would cost more than a head.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -21,15 +22,27 @@ __all__ = ['imagine', 'imagined_losses', 'replayed_value_loss', 'through_model']
 
 sg = jax.lax.stop_gradient
 
+# imagine's arguments -> its results
+Loop: TypeAlias = Callable[
+    [RSSM, Any, State, tuple[jax.Array, Values]], tuple[State, Values]
+]
+
 
 def imagine(
-    dyn: RSSM, policy: Any, start: State, noise: tuple[jax.Array, Values]
+    dyn: RSSM,
+    policy: Any,
+    start: State,
+    noise: tuple[jax.Array, Values],
+    loop: Loop | None = None,
 ) -> tuple[State, Values]:
     """Rolls the policy out in the model, without gradients.
 
     start: [N, ...]. noise: Gumbel [H, N, S, C] for the states and [H, N, ...] for the
-    actions. Returns states [H + 1, N, ...] and actions [H, N, ...].
+    actions. Returns states [H + 1, N, ...] and actions [H, N, ...]. loop: of these
+    sizes, instead of the plain one.
     """
+    if loop is not None:
+        return sg(loop(dyn, policy, start, noise))
     rollout = Rollout(dyn, policy, start.deter.dtype)
 
     def step(carry: Any, noise: tuple[jax.Array, Values]):

@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 from embodied.core.base import Spaces
-from embodied.jax import nets
+from embodied.jax import nets, outputs
 from embodied.jax.devices import Devices
 from embodied.jax.layout import Layout
 from embodied.jax.model import Model, TrainResult
@@ -24,6 +24,7 @@ from .networks.decoder import Decoder
 from .networks.encoder import Encoder
 from .networks.heads import BinaryHead, Policy, ScalarHead
 from .networks.inputs import Inputs
+from .networks.kernels.fused import choose_loops
 from .networks.rssm import RSSM, Kernels, State
 from .optimizer import make_optimizer
 from .replay_context import Carry, Sequence, cut_context
@@ -100,6 +101,7 @@ class Dreamer(Model):
         self.backprop = config.agent.policy_grad == 'backprop'
         check_policy_grad(self.backprop, self.actions)
         self.dtype = jnp.dtype(config.jax.compute_dtype)
+        self.loops = choose_loops(config, self.actions, self.devices)
         self.context = config.replay_context
         self.prioritized = config.replay.fracs.priority > 0
         self.encoded = (*self.inputs.images, *self.inputs.vectors)
@@ -140,7 +142,13 @@ class Dreamer(Model):
 
     @functools.cached_property
     def optimizer(self) -> optax.GradientTransformation:
-        return make_optimizer(self.config.opt, self.layout)
+        return make_optimizer(self.config.opt, self.layout, self._behavior_start)
+
+    @property
+    def _behavior_start(self) -> int:
+        """Where policy and value, the last of the networks, begin in the layout."""
+        example = jax.eval_shape(self._init_nets, jax.random.key(0))
+        return self.layout.end - Layout((example.policy, example.value)).size
 
     def _init_nets(self, key: jax.Array) -> Nets:
         make = lambda init: Nets(init, self.inputs, self.actions, self.config)
@@ -331,8 +339,10 @@ class Dreamer(Model):
         shape = states.deter.shape[:2]
         starts = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), sg(states))
         noise = self._imag_noise(key, shape)
+        rows = shape[0] * shape[1]
+        loop = self.loops.imagine(rows, len(noise[0])) if self.loops else None
         rollout, acts = behavior.imagine(
-            sg(params.dyn), sg(params.policy), starts, noise
+            sg(params.dyn), sg(params.policy), starts, noise, loop
         )
         feat = rollout.feat
         policy = params.policy(feat[:-1])
@@ -345,7 +355,7 @@ class Dreamer(Model):
             params.value(feat),
             state['slow'](feat[:-1]),
             sg(params.reward(feat).pred()),
-            sg(params.cont(feat).prob()),
+            self._imagined_continue(params.cont(feat)),
             self.actions.logp(policy, acts, scored),
             state['ranges'],
             self.config,
@@ -362,6 +372,13 @@ class Dreamer(Model):
             self.config,
         )
         return losses, ranges, metrics
+
+    def _imagined_continue(self, cont: outputs.Bernoulli) -> jax.Array:
+        """Continue probability [H + 1, N] with the discount in it."""
+        prob = sg(cont.prob())
+        if not self.config.cont.hard:
+            return prob
+        return (prob > 0.5).astype(jnp.float32) * (1 - 1 / self.config.horizon)
 
     def _traced(
         self, params: Nets, policy: Any, rollout: Any, noise: Any
@@ -429,9 +446,9 @@ class Dreamer(Model):
         tokens = params.enc({k: batch[k] for k in self.encoded}, self.dtype)
         action = self.actions.vector(sequence.previous, self.dtype)
         noise = self._gumbel(key, action.shape[:2])
-        states, logit = params.dyn.observe(
-            sequence.start, tokens, action, batch['is_first'], noise
-        )
+        recorded = (tokens, action, batch['is_first'], noise)
+        loops = self.loops.observe(*action.shape[:2]) if self.loops else None
+        states, logit = params.dyn.observe(sequence.start, *recorded, loops=loops)
         prior = params.dyn.prior_of(states.deter)
         return states, params.dyn.dist(logit), params.dyn.dist(prior)
 

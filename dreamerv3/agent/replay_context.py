@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from embodied.core.step_keys import is_latent
+
 from .actions import Values
 from .networks.latents import unpack
 from .networks.rssm import RSSM, State
@@ -35,11 +37,11 @@ def cut_context(
     The first of consecutive batches starts from the latent stored with step K - 1 (or
     from the zero state without context), later ones from the carry.
     """
-    steps = {k: v[:, context:] for k, v in batch.items() if not k.startswith('dyn/')}
+    steps = {k: v[:, context:] for k, v in batch.items() if not is_latent(k)}
     fresh = batch['consec'][:, 0] == 0
     if context:
         previous = {k: batch[k][:, context - 1 : -1] for k in carry.action}
-        stored = {k: v[:, context - 1] for k, v in batch.items() if k[:4] == 'dyn/'}
+        stored = {k: v[:, context - 1] for k, v in batch.items() if is_latent(k)}
         start = unpack(stored, dyn, dtype)
     else:
         previous = {

@@ -67,7 +67,7 @@ class Rollout:
 
 
 def _kernels(dyn: RSSM, policy: Policy, dtype: Any) -> Kernels:
-    """Those of imagining, with products of the same input side by side."""
+    """The kernels of imagining, with products of the same input side by side."""
     kernels = dyn.kernels(dtype, dense=False)
     first = policy.mlp.layers[0].linear.kernel.astype(dtype)
     prior = dyn.prior.layers[0].linear.kernel.astype(dtype)

@@ -12,6 +12,7 @@ Nothing in it runs code when it is loaded. Its task may name code, which `dreame
 """
 
 import json
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,8 @@ def write(
     del about['config']
     (path / CONFIG).write_text(config_lib.dump(origin.config))
     (path / AGENT).write_text(json.dumps(about, indent=2, allow_nan=False) + '\n')
+    # safetensors creates files that only their owner can read; a bundle is for others.
+    (path / TENSORS).chmod(stat.S_IMODE((path / AGENT).stat().st_mode))
     return origin
 
 

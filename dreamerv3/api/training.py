@@ -9,7 +9,7 @@ import numpy as np
 
 from embodied.core.errors import ConfigError
 from embodied.envs.adapters import own
-from embodied.logging import read_records
+from embodied.logging import read_records, read_scores
 
 from .. import config as config_lib
 from .. import main
@@ -34,8 +34,7 @@ class Run:
     @property
     def episodes(self) -> list[dict[str, Any]]:
         """Training episodes: step, time, env, score, length."""
-        records = read_records(self.logdir / 'scores.jsonl')
-        return [record for record in records if not record['eval']]
+        return [record for record in read_scores(self.logdir) if not record['eval']]
 
     @property
     def scores(self) -> np.ndarray:

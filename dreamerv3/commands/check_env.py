@@ -19,23 +19,26 @@ def main(argv: Sequence[str]) -> int:
     """0 without errors, 1 with; warnings do not count."""
     parser = argparse.ArgumentParser(
         prog='dreamer check-env',
-        description='Plays an environment and reports what would break training.',
+        description='Plays an environment and reports what would break training. '
+        'Options of environments are given as for training: --env.own.bound 1.0.',
     )
     parser.add_argument('task', help='a task, gym:<id> or <module>:<factory>')
     parser.add_argument(
         '--steps', type=int, default=2000, help='of random play at most'
     )
     parser.add_argument('--seconds', type=float, default=20.0, help='of play at most')
-    args = parser.parse_args(argv)
-    report = check_task(args.task, args.steps, args.seconds)
+    args, flags = parser.parse_known_args(argv)
+    report = check_task(args.task, args.steps, args.seconds, flags)
     _print(args.task, report)
     return FAULTY if any(f.severity == 'error' for f in report.findings) else 0
 
 
-def check_task(task: str, steps: int, seconds: float) -> checker.Report:
-    """The report on a task with its default settings, before the standard wrapping."""
+def check_task(
+    task: str, steps: int, seconds: float, flags: Sequence[str] = ()
+) -> checker.Report:
+    """The report on a task before the standard wrapping; flags: options to change."""
     suite, _ = envs.registry.parse(task)
-    settings: dict[str, Any] = dict(config_lib.resolve([])[0].env.get(suite, {}))
+    settings: dict[str, Any] = dict(config_lib.resolve(flags)[0].env.get(suite, {}))
     if suite in ('own', 'gym'):
         settings['size'] = 0  # Images are seen as they come.
     make = functools.partial(_make, task, settings)

@@ -13,7 +13,7 @@ import numpy as np
 from embodied.core.checkpoint import load_part_and_step
 from embodied.core.errors import ConfigError
 from embodied.envs import registry
-from embodied.logging import read_records
+from embodied.logging import read_records, read_scores
 
 from ..api import bundle, foreign
 from ..api.origin import Origin
@@ -71,7 +71,7 @@ def main(argv: Sequence[str]) -> int:
     origin = Origin.of_checkpoint(data, run)
     weights = {k: v for k, v in data['state'].items() if re.match(bundle.WEIGHTS, k)}
     origin = bundle.write(out, origin, weights, step)
-    episodes = [x for x in read_records(run / 'scores.jsonl') if not x['eval']]
+    episodes = [x for x in read_scores(run) if not x['eval']]
     _write_scores(out / 'scores.csv', episodes)
     evaluations = read_records(run / 'eval.jsonl')
     params = sum(v.size for k, v in weights.items() if k.startswith('params.'))

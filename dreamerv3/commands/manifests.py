@@ -24,7 +24,7 @@ from embodied.run.parallel.settings import ParallelSettings
 from embodied.transport import keys
 
 from .. import config as config_lib
-from ..main import loop_args
+from ..loops import loop_args
 
 __all__ = ['main', 'plan']
 

@@ -25,17 +25,17 @@ from embodied.core.errors import ConfigError
 from embodied.core.outside import shown
 from embodied.logging import read_records
 from embodied.processes.guard import Guard
-from embodied.processes.lineage import MARK
+from embodied.processes.lineage import TAG
 from embodied.processes.output import lasting_output
 from embodied.run.shared.outcome import DURATION, FINISHED, KILLED, Outcome
 
 from ..api.training import Run
+from ..dashboard.figures.final_score import DEFINITION, final_score
 from ..run_folder import expand
 
 __all__ = ['main']
 
 FAILED = 1  # exit code
-RECENT = 20  # episodes behind the final score of a run
 MEMORY_SHARE = 0.9  # of an accelerator, for all runs at a time together
 MEMORY = 'XLA_PYTHON_CLIENT_MEM_FRACTION'
 MARK_BYTES = 8
@@ -98,7 +98,7 @@ def _parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 class _Sweep:
-    """Runs the commands of all jobs; a signal ends those that run and all waiting."""
+    """Runs the commands of all jobs; after a signal, no further one is started."""
 
     def __init__(
         self, jobs: Sequence[Job], args: argparse.Namespace, flags: Sequence[str]
@@ -108,7 +108,7 @@ class _Sweep:
         self._flags = flags
         self._slots = asyncio.Semaphore(args.at_once)
         self._mark = os.urandom(MARK_BYTES).hex()  # of the runs
-        self._environ = {**os.environ, MARK: self._mark}
+        self._environ = {**os.environ, TAG: self._mark}
         if args.at_once > 1:
             self._environ.setdefault(MEMORY, f'{MEMORY_SHARE / args.at_once:.3f}')
         self._running: set[asyncio.subprocess.Process] = set()
@@ -121,7 +121,7 @@ class _Sweep:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
                 loop.add_signal_handler(number, self._stop, number)
-        with Guard(self._mark):  # They shall not outlive us, whatever happens.
+        with Guard(self._mark):  # ends the runs if this process is killed
             await asyncio.gather(*map(self._work, self._jobs))
         return self._codes
 
@@ -147,7 +147,7 @@ class _Sweep:
         print(f'{done} of {len(self._jobs)}: {_line(entry)}', flush=True)
 
     def _stop(self, number: int) -> None:
-        """The runs know themselves which signals are repeats of the first."""
+        """Each run decides which signals are repeats of the first."""
         self._stopped = True
         for process in self._running:
             process.send_signal(number)
@@ -159,7 +159,7 @@ class _Sweep:
 
 def _summarize(job: Job, code: int | None) -> dict[str, Any]:
     run = Run(job.logdir)
-    scores = run.scores
+    score = final_score(job.logdir)
     state, reason = _outcome(job, code)
     return {
         'task': job.task,
@@ -167,8 +167,8 @@ def _summarize(job: Job, code: int | None) -> dict[str, Any]:
         'state': state,
         'reason': reason,
         'steps': run.steps,
-        'episodes': len(scores),
-        'score': round(float(scores[-RECENT:].mean()), 4) if len(scores) else None,
+        'episodes': len(run.episodes),
+        'score': None if score is None else round(score, 4),
     }
 
 
@@ -213,4 +213,4 @@ def _print(tasks: Sequence[str], summary: Sequence[dict[str, Any]]) -> None:
         figures = np.mean(scores), np.std(scores), min(scores), max(scores)
         columns = ' '.join(f'{figure:7.4g}' for figure in figures)
         print(f'{task:{width}}  {len(scores):5} {columns}')
-    print(f'Mean score of the last {RECENT} training episodes of each seed.')
+    print(DEFINITION)

@@ -39,7 +39,7 @@ Spaces: TypeAlias = dict[str, elements.Space]
 
 
 class Agent:
-    """Acts, learns and reports. Carries go in and come out; nobody mutates them.
+    """Acts, learns and reports. Carries go in and come out and are never mutated.
 
     A policy carry has leaves that are batch-first arrays or Python lists with one
     entry per row; `()` is valid.

@@ -37,7 +37,6 @@ __all__ = [
     'is_own',
     'load_part',
     'load_part_and_step',
-    'load_step',
     'settle',
 ]
 
@@ -151,13 +150,6 @@ class Checkpoint:
         self._passed = set(names[: names.index(save.folder.name)])
         return save.step
 
-    def load_or_save(self, step: int = 0) -> int:
-        """Restores the newest save or, in a fresh folder, makes the first."""
-        if self.exists():
-            return self.load()
-        self.save(step)
-        return step
-
     def _restore(self, save: Save) -> None:
         for name, part in self._parts.items():
             trust = self._trust or save.is_own(name)
@@ -231,14 +223,6 @@ def is_own(path: str | os.PathLike, name: str) -> bool:
     if isinstance(found, Save):
         return found.is_own(name)
     return use_newest(found, [name], lambda save: save.is_own(name))[0]
-
-
-def load_step(path: str | os.PathLike) -> int:
-    """The step at which the checkpoint that `load_part` finds was made."""
-    found = _find(Path(path).expanduser())
-    if isinstance(found, Save):
-        return found.step
-    return use_newest(found, None, lambda save: save.step)[0]
 
 
 def settle(

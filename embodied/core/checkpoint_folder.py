@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias, TypeVar
 
 from . import ownership, unpickling
 from .errors import CheckpointError, TrustError
-from .files import TEMPORARY, read_sealed, seal, sync_folder, write_whole
+from .files import TEMPORARY, read_sealed, seal, sync_path, write_whole
 from .outside import LARGEST_OBJECT, read_plain
 
 __all__ = [
@@ -253,7 +253,7 @@ def write_save(
         # A full disk has room again for what else is to be written at the end.
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    sync_folder(directory)
+    sync_path(directory)
     write_whole(directory / LATEST, name)
 
 

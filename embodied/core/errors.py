@@ -1,4 +1,4 @@
-"""Typed errors for mistakes that a user can make and mend.
+"""Typed errors for mistakes that a user can make and correct.
 
 Each message says what was given, what is allowed and what to do. Our own bugs are
 asserts, not one of these.
@@ -24,11 +24,30 @@ __all__ = [
 
 
 class DreamerError(Exception):
-    """Base of all errors that the command line prints without a stack."""
+    """Base of all errors that the command line prints without a stack.
+
+    final: it is of no use to try again before the user has done something.
+    transient: it goes away by itself.
+    errno, place, origin: of an error that stands for one in another process: its
+    number, the line of code, and the server that it was raised in.
+    """
+
+    final = False
+    transient = False
+    errno: int | None = None
+    place = ''
+    origin = ''
+
+    @property
+    def brief(self) -> str:
+        """The message, without a stack of another process that says nothing more."""
+        return str(self)
 
 
 class ConfigError(DreamerError):
     """An option, preset, task or combination of them cannot work."""
+
+    final = True
 
 
 class MissingExtraError(ConfigError):
@@ -66,13 +85,19 @@ class ReplayError(DreamerError):
 class FolderInUseError(ReplayError):
     """Another process writes to the folder, or has died and still counts as alive."""
 
+    transient = True
+
 
 class CheckpointError(DreamerError):
     """A checkpoint is missing, broken or does not fit this run."""
 
+    final = True
+
 
 class StorageError(DreamerError):
     """The disk takes nothing any more: it is full, over quota or read-only."""
+
+    final = True
 
 
 class NonFiniteError(DreamerError):

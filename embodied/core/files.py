@@ -13,6 +13,7 @@ from .errors import StorageError
 from .outside import LARGEST_OBJECT, read_plain
 
 __all__ = [
+    'FULL',
     'TEMPORARY',
     'is_full',
     'overwrite',
@@ -20,7 +21,7 @@ __all__ = [
     'seal',
     'set_aside',
     'storage_errors',
-    'sync_folder',
+    'sync_path',
     'write_whole',
 ]
 
@@ -32,25 +33,30 @@ SEAL = 'checksum'  # key of a sealed record
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Replaces a small file; after any crash the old or the new one is there."""
+def write_whole(path: Path, text: str, sync: bool = True) -> None:
+    """Replaces a small file; after any crash the old or the new one is there.
+
+    sync: also after a loss of power.
+    """
     temporary = path.with_name(f'{TEMPORARY}{path.name}')
     try:
         with temporary.open('wb') as file:
             file.write(text.encode())
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         temporary.replace(path)
     except OSError:
         # Half a file is of no use, and takes room on a disk that may be full.
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
-    sync_folder(path.parent)
+    if sync:
+        sync_path(path.parent)
 
 
 def overwrite(path: Path, text: str) -> None:
-    """Writes into the room that a file has already: last words on a full disk.
+    """Writes into the blocks that a file has already, which works on a full disk.
 
     Raises OSError if there is not enough of it. A crash in between spoils the file.
     """
@@ -64,8 +70,8 @@ def overwrite(path: Path, text: str) -> None:
         os.fsync(file.fileno())
 
 
-def sync_folder(path: Path) -> None:
-    """Makes the names in a folder survive a loss of power."""
+def sync_path(path: Path) -> None:
+    """Makes a file, or the names in a folder, survive a loss of power."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -74,7 +80,7 @@ def sync_folder(path: Path) -> None:
 
 
 def set_aside(path: Path) -> Path:
-    """Renames what cannot be read, so that a person can look at it; the new path."""
+    """Renames a file that cannot be read, and returns its new path."""
     target = path.with_name(f'{path.name}{ASIDE}')
     path.replace(target)
     return target
@@ -102,7 +108,7 @@ def read_sealed(path: Path, unsealed: frozenset[str]) -> dict[str, Any]:
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether the disk refuses to be written, which trying again does not change."""
+    """Whether the disk refuses writes for a reason that lasts, such as being full."""
     return isinstance(error, OSError) and error.errno in FULL
 
 

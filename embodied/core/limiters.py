@@ -1,4 +1,4 @@
-"""Limiters decide who may go on: those who insert into replay or those who sample.
+"""Limiters: admit inserts into a replay and samples from it.
 
 MinSize      sampling waits for a number of inserts
 RateLimiter  both sides wait for each other to keep a ratio
@@ -10,12 +10,20 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from .errors import ConfigError
+from .ratios import MAX_DENOMINATOR, as_fraction, earned
 
-__all__ = ['MinSize', 'RateLimiter']
+__all__ = ['MinSize', 'RateLimiter', 'steps_before_training']
 
 UNLIMITED = -1
-# Ratios such as 0.1 become the fraction that was meant, not its binary neighbor.
-MAX_DENOMINATOR = 10**6
+
+
+def steps_before_training(batch_size: int, sequence_length: int, streams: int) -> int:
+    """The minimum of every kind of run, from which the train ratio counts: as many
+    steps as a batch has, and so many that one of the streams holds a whole sequence.
+
+    sequence_length: steps of one sequence in the replay, context included.
+    """
+    return max(batch_size * sequence_length, streams * (sequence_length - 1) + 1)
 
 
 class RateLimiter:
@@ -32,7 +40,7 @@ class RateLimiter:
         a sample is admitted once inserts >= minimum, if it leaves the balance
         >= -tolerance, or if the balance is >= 0 before it.
 
-    So at every balance one side may go, whatever the sizes of requests, and the
+    So at every balance one side is admitted, whatever the sizes of requests, and the
     distance to the ratio never exceeds the larger of the tolerance and one request.
     `ahead` is how many samples may be handed out before they are trained on: taken off
     the tolerance of inserts, they leave the trained ones inside the band, too.
@@ -41,11 +49,15 @@ class RateLimiter:
     """
 
     def __init__(
-        self, ratio: float, minimum: int = 1, tolerance: float = 0.0, ahead: int = 0
+        self,
+        ratio: float | Fraction,
+        minimum: int = 1,
+        tolerance: float = 0.0,
+        ahead: int = 0,
     ):
         _check(ratio, minimum, tolerance)
         self._unlimited = ratio == UNLIMITED
-        self._ratio = Fraction(ratio).limit_denominator(MAX_DENOMINATOR)
+        self._ratio = as_fraction(ratio)
         self._minimum = int(minimum)
         self._tolerance = tolerance
         self._ahead = int(ahead)
@@ -56,7 +68,7 @@ class RateLimiter:
         self._inserts_ended = False
         self._stopped = False
         self._change = threading.Condition()
-        self._waiting: list[Callable[[], bool]] = []  # what others wait for
+        self._waiting: list[Callable[[], bool]] = []  # conditions of the waiters
         self.count_from(self._minimum, Fraction(0))
 
     @classmethod
@@ -72,13 +84,13 @@ class RateLimiter:
         """Limiter of a run with `streams` environments, as in algorithm.md.
 
         The train ratio counts steps, samples count sequences of `batch_length` trained
-        steps. With many streams the minimum is raised until one of them must hold a
-        whole sequence: sampling could else wait for inserts that wait for sampling.
+        steps. With many streams the minimum is higher: sampling could else wait for
+        inserts that wait for sampling.
         """
-        filled = streams * (sequence_length - 1) + 1
+        ratio = as_fraction(train_ratio)
         return cls(
-            ratio=train_ratio if train_ratio < 0 else train_ratio / batch_length,
-            minimum=max(batch_size * sequence_length, filled),
+            ratio=ratio if ratio < 0 else ratio / batch_length,
+            minimum=steps_before_training(batch_size, sequence_length, streams),
             tolerance=4 * batch_size,
             ahead=ahead,
         )
@@ -130,8 +142,8 @@ class RateLimiter:
             return True
 
     def await_insert(self, count: int = 1, timeout: float | None = None) -> bool:
-        """Waits as `insert` but counts nothing: for the only one who inserts, and who
-        says with `correct` what was committed."""
+        """Waits as `insert` but counts nothing: for a single inserting thread, which
+        reports with `correct` what was committed."""
         with self._change:
             return self._wait(lambda: self._may_insert(count), timeout)
 
@@ -157,7 +169,7 @@ class RateLimiter:
             self._wake()
 
     def count_from(self, start: int, earned: Fraction) -> None:
-        """The ratio holds from `start` inserts on; those before have earned so much."""
+        """The ratio holds from `start` inserts on, which have earned `earned`."""
         with self._change:
             # Balances count in units of one sample / unit, so all are whole numbers.
             self._unit = math.lcm(self._ratio.denominator, earned.denominator)
@@ -168,16 +180,16 @@ class RateLimiter:
             self._wake()
 
     def end_at(self, inserts: int, batch: int) -> None:
-        """The run ends after so many inserts: samples, which come in requests of
-        `batch`, stay within what these earn, so that the end is exactly at the ratio.
+        """The run ends after `inserts` inserts. Samples, which come in requests of
+        `batch`, stay within what these earn, so that the run ends exactly at the ratio.
         """
         with self._change:
             self._end, self._batch = int(inserts), int(batch)
             self._wake()
 
     def end_inserts(self) -> None:
-        """No insert will follow: sampling goes on up to the ratio, not beyond, and then
-        returns False instead of waiting."""
+        """No insert will follow: samples are admitted up to the ratio, then refused
+        instead of waiting."""
         with self._change:
             self._inserts_ended = True
             self._wake()
@@ -204,18 +216,18 @@ class RateLimiter:
         return not self._stopped and allowed()
 
     def _wake(self) -> None:
-        # Most changes let nobody go on, and waking a thread costs more than asking.
+        # Most changes admit no waiter, and waking a thread costs more than a check.
         if any(goes_on() for goes_on in self._waiting):
             self._change.notify_all()
 
     def _earned(self, inserts: int) -> int:
-        return self._earned_before + max(0, inserts - self._start) * self._per_insert
+        return earned(inserts, self._start, self._earned_before, self._per_insert)
 
     def _balance(self) -> int:
         return self._earned(self._inserts) - self._samples * self._unit
 
     def _fits(self, count: int) -> bool:
-        """Whether the whole run earns so many samples more."""
+        """Whether the whole run earns `count` more samples."""
         if self._end is None:
             return True
         earned = self._earned(max(self._end, self._inserts))
@@ -250,7 +262,7 @@ class MinSize(RateLimiter):
         super().__init__(UNLIMITED, minimum)
 
 
-def _check(ratio: float, minimum: int, tolerance: float) -> None:
+def _check(ratio: float | Fraction, minimum: int, tolerance: float) -> None:
     smallest = 1 / MAX_DENOMINATOR
     if not math.isfinite(ratio) or (ratio < smallest and ratio != UNLIMITED):
         raise ConfigError(

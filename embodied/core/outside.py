@@ -1,6 +1,6 @@
 """Files and texts from outside: plain files of bounded size, texts without controls.
 
-A run's folder may be written right now, half written, or made by somebody else. Links,
+A run's folder may be written right now, half written, or come from another user. Links,
 pipes and devices are not followed, sizes are bounded, and what is not JSON is None.
 """
 

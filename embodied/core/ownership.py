@@ -1,4 +1,4 @@
-"""Ownership: whether this user has written a file, here, and nobody else since.
+"""Ownership: whether this user, on this machine, was the last to write a file.
 
 What a file says of its origin proves nothing. The kernel tells three things that the
 author of an archive cannot choose: who owns a file, its inode number, and when it was

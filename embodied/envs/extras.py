@@ -5,10 +5,12 @@ import importlib.util
 import sys
 from types import ModuleType
 
+from ..core import manual
 from ..core.errors import MissingExtraError
 
 __all__ = ['advice', 'check', 'installed', 'require']
 
+PAGE = 'your_environment.md'
 # What pip cannot bring together with our packages: where to read about it.
 BY_HAND = {
     'procgen': 'procgen',
@@ -31,10 +33,10 @@ def advice(extra: str, python: tuple[int, int] = sys.version_info[:2]) -> str:
         return (
             f'It needs labmaze, which cannot be installed with Python {here}: use '
             f"Python {newest} and pip install 'dreamer-parallel[{extra}]'. "
-            f'docs/your_environment.md#python-313 says what else is possible.'
+            f'{manual.page(f"{PAGE}#python-313")} says what else is possible.'
         )
     if extra in BY_HAND:
-        place = f'docs/your_environment.md#{BY_HAND[extra]}'
+        place = manual.page(f'{PAGE}#{BY_HAND[extra]}')
         return f'It has to be installed by hand: {place} says how.'
     return f"Install the extra that brings it: pip install 'dreamer-parallel[{extra}]'."
 

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..core.base import Env
-from ..core.errors import ConfigError
+from ..core.errors import ConfigError, SpaceError
 from . import catalog, extras
 from .adapters import own
+from .adapters.infos import parse_names
+from .conversion import BoundAction, ConvertArrays
 from .wrappers import (
     ActionRepeat,
     CheckSpaces,
@@ -26,6 +28,7 @@ SHOWN = 3  # names of a suite in an error message
 __all__ = [
     'Suite',
     'adjust',
+    'is_wrapped',
     'label',
     'make',
     'make_bare',
@@ -56,7 +59,13 @@ def make(task: str, seed: int | None = None, **settings: Any) -> Env:
     Tasks are `<suite>_<name>`, `gym:<id>` or `<module>:<factory>`. `settings` are the
     options `env.<suite>` of the configuration.
     """
-    return wrap(make_bare(task, seed, **settings))
+    env = make_bare(task, seed, **settings)
+    try:
+        _refuse_faults(task, env)
+        return wrap(env)
+    except SpaceError:
+        env.close()
+        raise
 
 
 def make_bare(task: str, seed: int | None = None, **settings: Any) -> Env:
@@ -116,14 +125,14 @@ def label(suite: str, name: str) -> str:
 
 
 def wrap(env: Any, repeat: int = 1, length: int = 0, size: int = 0) -> Env:
-    """Wraps an environment as agents expect it.
+    """Wraps an environment of ours, Gymnasium or dm_env as agents expect it.
 
     From the inside: steps per action, time limit in such steps, size of images (the
     defaults leave each alone); continuous actions in [-1, 1]; dtypes that agents know;
     checks of all values. Clipping comes outside of the checks, since policies sample
     beyond the bounds of continuous actions.
     """
-    env = adjust(env, repeat, length, size)
+    env = adjust(own.adapt(env), repeat, length, size)
     continuous = [k for k, v in env.act_space.items() if v.dtype.kind == 'f']
     for key in continuous:
         env = NormalizeAction(env, key)
@@ -135,11 +144,28 @@ def wrap(env: Any, repeat: int = 1, length: int = 0, size: int = 0) -> Env:
     return env
 
 
-def adjust(env: Any, repeat: int = 1, length: int = 0, size: int = 0) -> Any:
+def is_wrapped(env: Any) -> bool:
+    """Whether an environment has come from `make` or `wrap`."""
+    return isinstance(env, CheckSpaces | ClipAction)
+
+
+def adjust(
+    env: Any,
+    repeat: int = 1,
+    length: int = 0,
+    size: int = 0,
+    bound: float = 0.0,
+    convert: bool = False,
+) -> Any:
     """Steps per action, time limit in such steps, size of images.
 
-    The defaults leave each of them alone.
+    bound: of action directions that have none. convert: see ConvertArrays. The defaults
+    leave each of them alone.
     """
+    if convert:
+        env = ConvertArrays(env)
+    if bound:
+        env = BoundAction(env, bound)
     if repeat != 1:
         env = ActionRepeat(env, repeat)
     if length:
@@ -147,6 +173,15 @@ def adjust(env: Any, repeat: int = 1, length: int = 0, size: int = 0) -> Any:
     if size:
         env = ResizeImage(env, size)
     return env
+
+
+def _refuse_faults(task: str, env: Any) -> None:
+    """Raises what `dreamer check-env` calls an error of the spaces."""
+    from .checking.faults import static_findings
+
+    for finding in static_findings(env.obs_space, env.act_space):
+        if finding.severity == 'error':
+            raise SpaceError(f'{task}: {finding.what} {finding.fix}')
 
 
 def _make_toy(name: str, seed: int | None, size: int = 64, board: int = 8) -> Env:
@@ -166,17 +201,33 @@ def _make_dummy(name: str, seed: int | None, size: int = 64, length: int = 100) 
 
 
 def _make_gym(
-    name: str, seed: int | None, size: int = 64, repeat: int = 1, length: int = 0
+    name: str,
+    seed: int | None,
+    size: int = 64,
+    repeat: int = 1,
+    length: int = 0,
+    bound: float = 0.0,
+    convert: bool = False,
+    log: str = '',
 ) -> Env:
     from .adapters.from_gym import FromGym
 
-    return adjust(FromGym(name, seed=seed), repeat, length, size)
+    env = FromGym(name, seed=seed, log=parse_names(log))
+    return adjust(env, repeat, length, size, bound, convert)
 
 
 def _make_own(
-    name: str, seed: int | None, size: int = 64, repeat: int = 1, length: int = 0
+    name: str,
+    seed: int | None,
+    size: int = 64,
+    repeat: int = 1,
+    length: int = 0,
+    bound: float = 0.0,
+    convert: bool = False,
+    log: str = '',
 ) -> Env:
-    return adjust(own.build(own.find(name), seed), repeat, length, size)
+    env = own.build(own.find(name), seed, parse_names(log))
+    return adjust(env, repeat, length, size, bound, convert)
 
 
 class _Entry(NamedTuple):

@@ -10,11 +10,12 @@ from typing import Any
 import elements
 import numpy as np
 
-from ..core.base import Spaces
+from ..core.base import Env, Spaces
 from ..core.errors import SpaceError
 
 __all__ = [
     'Checker',
+    'FixedSpaces',
     'act_spaces',
     'describe',
     'is_image',
@@ -36,6 +37,21 @@ RESERVED = (
     'stepid',
     'consec',
 )
+
+
+class FixedSpaces(Env):
+    """An environment that has found out its spaces: `_obs_space`, `_act_space`."""
+
+    _obs_space: Spaces
+    _act_space: Spaces
+
+    @property
+    def obs_space(self) -> Spaces:
+        return dict(self._obs_space)
+
+    @property
+    def act_space(self) -> Spaces:
+        return dict(self._act_space)
 
 
 def obs_spaces(task: Spaces) -> Spaces:

@@ -9,7 +9,7 @@ from PIL import Image
 
 from ..core.base import Env, Spaces
 from ..core.errors import ConfigError, SpaceError
-from .spaces import Checker, is_image, unify
+from .spaces import Checker, FixedSpaces, is_image, unify
 
 __all__ = [
     'ActionRepeat',
@@ -110,7 +110,7 @@ class ClipAction(Wrapper):
         return self.env.step({**action, self._key: clipped})
 
 
-class UnifyDtypes(Wrapper):
+class UnifyDtypes(FixedSpaces, Wrapper):
     """Makes floats float32 and integers int32; keeps uint8 and bool.
 
     Actions are cast back on the way in. A value that cannot be cast without losing
@@ -126,14 +126,6 @@ class UnifyDtypes(Wrapper):
             for k, v in env.act_space.items()
             if v.dtype != self._act_space[k].dtype
         }
-
-    @property
-    def obs_space(self) -> Spaces:
-        return dict(self._obs_space)
-
-    @property
-    def act_space(self) -> Spaces:
-        return dict(self._act_space)
 
     def step(self, action: Mapping[str, Any]) -> dict[str, Any]:
         native = {k: _restore(action[k], v) for k, v in self._foreign.items()}

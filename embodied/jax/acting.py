@@ -9,7 +9,7 @@ import numpy as np
 from embodied.core import base
 
 from .devices import near_host
-from .packing import Rows
+from .packing import PackedRows
 from .programs import Compiler, Program
 
 __all__ = ['RowPolicy']
@@ -24,14 +24,14 @@ class Layouts(NamedTuple):
     """A program and how its arrays lie in what goes to the device and comes back."""
 
     program: Program
-    given: Rows
-    results: dict[str, Rows]  # known once the program has been traced
+    given: PackedRows
+    results: dict[str, PackedRows]  # known once the program has been traced
 
 
 class RowPolicy:
     """Compiles itself at the first call for each number and kind of rows.
 
-    Rows, observations and the number of the call go to the device in one transfer;
+    Row numbers, observations and the number of the call go to the device in one go;
     acts and outs come back in one.
     """
 
@@ -59,15 +59,15 @@ class RowPolicy:
         room = jax.tree.leaves(table)[0].shape[0]
         key = (room, *((k, v.shape, v.dtype) for k, v in given.items()))
         if key not in self._programs:
-            self._programs[key] = self._make(Rows(given))
+            self._programs[key] = self._make(PackedRows(given))
         program, inputs, results = self._programs[key]
         table, data = program(key, params, table, inputs.join(given))
         values = results['rows'].split(np.asarray(data))
         part = lambda kind: {k[1]: v for k, v in values.items() if k[0] == kind}
         return table, part(ACT), part(OUT)
 
-    def _make(self, inputs: Rows) -> Layouts:
-        results: dict[str, Rows] = {}
+    def _make(self, inputs: PackedRows) -> Layouts:
+        results: dict[str, PackedRows] = {}
 
         def function(params, table, data):
             given = inputs.split_on_device(data)
@@ -78,7 +78,7 @@ class RowPolicy:
             table = jax.tree.map(lambda x, new: x.at[rows].set(new), table, carry)
             values = {(ACT, k): v for k, v in acts.items()}
             values |= {(OUT, k): v for k, v in outs.items()}
-            results['rows'] = Rows(values)
+            results['rows'] = PackedRows(values)
             return table, results['rows'].join_on_device(values)
 
         program = Program('policy', self._compiler, function, (1,), self._placements)

@@ -8,21 +8,21 @@ weights: where little moves in memory from call to call, a GPU is faster to laun
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from embodied.clock.agreement import GO_ON, Agreement
 from embodied.core import base
-from embodied.core.agreement import GO_ON, Agreement
-from embodied.core.errors import NonFiniteError
 
 from .acting import RowPolicy
-from .batch_transfer import Parcel, Wrapping
+from .batch_transfer import BatchLayout, PackedBatch
 from .devices import Devices, placed
 from .distributed import await_all, take_from_first
 from .model import Model
+from .pending import Pending
 from .programs import Compiled, Compiler, Program
 from .tree import Packer, Tree
 
@@ -32,16 +32,6 @@ __all__ = ['Agent']
 INIT, TRAIN, POLICY, REPORT = range(4)
 
 MOVED = 'moved'  # in the place of those arrays of a batch that the device has
-
-
-class Pending(NamedTuple):
-    """What an update left on the device, for the next call to fetch."""
-
-    update: int
-    replay: dict[str, Any]
-    losses: Any
-    metrics: Any
-    answers: Any = None  # what the replicas agreed on
 
 
 class Agent(base.Agent):
@@ -82,7 +72,7 @@ class Agent(base.Agent):
         self._updates = 0
         self._counts = {TRAIN: 0, POLICY: 0, REPORT: 0}
         self._pending: Pending | None = None
-        self._wrappings: dict[tuple, Wrapping] = {}
+        self._layouts: dict[tuple, BatchLayout] = {}
         self._joins = devices.alone and jax.default_backend() == 'gpu'
         self._losses, self._metrics, self._report_metrics = Packer(), Packer(), Packer()
         self._compiler = compiler = Compiler()
@@ -125,6 +115,10 @@ class Agent(base.Agent):
         """The large programs so far, with the time that each took."""
         return list(self._compiler.log)
 
+    def compiling(self) -> list[tuple[str, float]]:
+        """The programs that are being compiled, and for how many seconds."""
+        return self._compiler.running()
+
     def prepare(self, batch_size: int, batch_length: int, report_length: int) -> None:
         """Begins to compile training and reports, in the background; 0 is none."""
         for program, length, votes in (
@@ -133,7 +127,7 @@ class Agent(base.Agent):
         ):
             args = self.arguments(batch_size, length) if length else None
             if args is not None:
-                program.prepare(args[2].wrapping, *args, *votes)
+                program.prepare(args[2].layout, *args, *votes)
 
     def arguments(self, batch_size: int, length: int) -> tuple[Any, ...] | None:
         """Shapes and places of what an update gets: state, carry, batch and count.
@@ -152,8 +146,8 @@ class Agent(base.Agent):
             for x, place in zip(self._tree.shapes, self._places, strict=True)
         ]
         count = jax.ShapeDtypeStruct((), np.uint32)
-        parcel = self._wrapping(mine).shapes(placed(batch, rows))
-        return state, placed(carry, rows), parcel, count
+        packed = self._layout(mine).shapes(placed(batch, rows))
+        return state, placed(carry, rows), packed, count
 
     # Acting
 
@@ -186,7 +180,7 @@ class Agent(base.Agent):
     ) -> tuple[base.Carry, base.Batch, base.Batch]:
         """Like `policy` for the carries in these rows of the table, which is donated.
 
-        A row may be given twice if nobody reads its carry, as row 0 for padding.
+        A row may be given twice if its carry is not read, as row 0 for padding.
         """
         obs, count, greedy = self._policy_inputs(obs, mode)
         return self._row_policies[greedy](self._snapshot, table, rows, obs, count)
@@ -213,10 +207,10 @@ class Agent(base.Agent):
 
     def launch(self, carry: base.Carry, batch: base.Batch) -> tuple[Any, ...]:
         """Begins an update and waits for nothing; what it puts out is on the device."""
-        count, parcel = self._next_count(TRAIN), self._inputs(batch)
+        count, packed = self._next_count(TRAIN), self._inputs(batch)
         carry = self._rows(carry)
         self._state, snapshot, *results = self._train_program(
-            parcel.wrapping, self._state, carry, parcel, count, *self._votes()
+            packed.layout, self._state, carry, packed, count, *self._votes()
         )
         self._use(snapshot)
         self._updates += 1
@@ -226,7 +220,7 @@ class Agent(base.Agent):
         """Batches on the device; transfers overlap with the running train step."""
         for batch in source:
             rest = {k: v for k, v in batch.items() if k not in self.model.batch_keys}
-            yield {**rest, MOVED: self._devices.put_rows(self._parcel(batch))}
+            yield {**rest, MOVED: self._devices.put_rows(self._pack_batch(batch))}
 
     # Reporting
 
@@ -236,9 +230,9 @@ class Agent(base.Agent):
     def report(
         self, carry: base.Carry, batch: base.Batch
     ) -> tuple[base.Carry, base.Metrics]:
-        count, parcel = self._next_count(REPORT), self._inputs(batch)
+        count, packed = self._next_count(REPORT), self._inputs(batch)
         carry, scalars, arrays = self._report_program(
-            parcel.wrapping, self._state, self._rows(carry), parcel, count
+            packed.layout, self._state, self._rows(carry), packed, count
         )
         arrays = jax.tree.map(np.asarray, arrays)
         return carry, {**self._report_metrics.unpack(scalars), **arrays}
@@ -250,7 +244,7 @@ class Agent(base.Agent):
             'state': self.state,
             'updates': self._updates,
             'counts': dict(self._counts),
-            'pending': self._save_pending(),
+            'pending': self._pending and self._pending.save(self._losses),
         }
 
     def load(self, data: dict[str, Any], regex: str | None = None) -> None:
@@ -263,15 +257,6 @@ class Agent(base.Agent):
             self._updates = data['updates']
             self._counts = dict(data['counts'])
             self._pending = data['pending'] and Pending(**data['pending'])
-
-    def _save_pending(self) -> Any:
-        """Latents and metrics of the last update, which nobody has fetched yet."""
-        if self._pending is None:
-            return None
-        # A checkpoint with a bad update in it could never be resumed from.
-        self._check_finite(self._pending)
-        pending = self._pending._replace(answers=None)
-        return jax.tree.map(lambda x: np.array(x, copy=True), pending._asdict())
 
     # Replicas
 
@@ -302,10 +287,10 @@ class Agent(base.Agent):
 
     # Programs
 
-    def _train(self, leaves, carry, parcel, count, votes=None):
+    def _train(self, leaves, carry, packed, count, votes=None):
         state = self._tree.unflatten(leaves)
         weights, key = self._weights_of(state), self._key_for(TRAIN, count)
-        result = self.model.train(state, weights, carry, parcel.unpack(), key)
+        result = self.model.train(state, weights, carry, packed.unpack(), key)
         losses = self._losses.pack(result.losses)
         # A step that went wrong must not reach the parameters: the host sees the
         # losses one step later.
@@ -320,10 +305,10 @@ class Agent(base.Agent):
         snapshot = self._snapshot_of(new)
         return new, snapshot, result.carry, result.replay, losses, metrics, answers
 
-    def _report(self, leaves, carry, parcel, count):
+    def _report(self, leaves, carry, packed, count):
         state = self._tree.unflatten(leaves)
         weights, key = self._weights_of(state), self._key_for(REPORT, count)
-        batch = parcel.unpack()
+        batch = packed.unpack()
         carry, metrics = self.model.report(state, weights, carry, batch, key)
         scalars = {k: v for k, v in metrics.items() if not v.ndim}
         arrays = {k: v for k, v in metrics.items() if v.ndim}
@@ -369,14 +354,14 @@ class Agent(base.Agent):
         greedy = self._eval_greedy and mode == 'eval'
         return obs, self._next_count(POLICY), greedy
 
-    def _fetch(self, pending: 'Pending | None') -> tuple[dict, base.Metrics]:
+    def _fetch(self, pending: Pending | None) -> tuple[dict, base.Metrics]:
         if pending is None or self._is_over(pending):
             return {}, {}
-        self._check_finite(pending)
+        pending.check_finite(self._losses)
         outs = {'replay': jax.tree.map(np.asarray, pending.replay)}
         return outs, self._metrics.unpack(pending.metrics)
 
-    def _is_over(self, pending: 'Pending') -> bool:
+    def _is_over(self, pending: Pending) -> bool:
         """Whether a replica wanted neither that update nor the one after it."""
         if self.agreement is None or pending.answers is None:
             return False
@@ -386,31 +371,20 @@ class Agent(base.Agent):
             self._pending = None
         return self.agreement.over
 
-    def _check_finite(self, pending: 'Pending') -> None:
-        if np.isfinite(np.asarray(pending.losses)).all():
-            return
-        losses = self._losses.unpack(pending.losses)
-        name = next(name for name, value in losses.items() if not np.isfinite(value))
-        raise NonFiniteError(
-            f"The loss '{name}' became {losses[name]} in update {pending.update}. The "
-            'parameters of before are kept. Check the environment for NaN or huge '
-            'observations and rewards, or lower agent.opt.lr.'
-        )
+    def _inputs(self, batch: Mapping[str, Any]) -> PackedBatch:
+        return batch[MOVED] if MOVED in batch else self._rows(self._pack_batch(batch))
 
-    def _inputs(self, batch: Mapping[str, Any]) -> Parcel:
-        return batch[MOVED] if MOVED in batch else self._rows(self._parcel(batch))
+    def _pack_batch(self, batch: Mapping[str, Any]) -> PackedBatch:
+        return self._layout(batch).pack(batch)
 
-    def _parcel(self, batch: Mapping[str, Any]) -> Parcel:
-        return self._wrapping(batch).pack(batch)
-
-    def _wrapping(self, batch: Mapping[str, Any]) -> Wrapping:
+    def _layout(self, batch: Mapping[str, Any]) -> BatchLayout:
         """How batches of this kind go to the device; there is one for each kind."""
         chosen = {k: batch[k] for k in self.model.batch_keys}
         key = signature(chosen)
-        if (known := self._wrappings.get(key)) is not None:
+        if (known := self._layouts.get(key)) is not None:
             return known
-        # Two threads may come here at once, and programs are known by their wrapping.
-        return self._wrappings.setdefault(key, Wrapping(chosen, self._joins))
+        # Two threads may come here at once, and programs are known by their layout.
+        return self._layouts.setdefault(key, BatchLayout(chosen, self._joins))
 
     def _rows(self, tree: Any) -> Any:
         """Where programs want them; a single device takes them from anywhere."""

@@ -1,7 +1,7 @@
 """Distributed: the processes of a run that train one agent together.
 
 They find each other through replica 0. What they compute together needs all of them, so
-that one that dies makes the others fail, too; then all start again.
+that a replica that dies makes the others fail, too; then all start again.
 """
 
 from collections.abc import Sequence

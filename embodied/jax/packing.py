@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ['Rows']
+__all__ = ['PackedRows']
 
 
-class Rows:
+class PackedRows:
     """The shapes of some arrays [n, ...] by name, without n.
 
     They lie one after the other, so that taking them apart copies nothing; large items

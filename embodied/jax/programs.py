@@ -18,8 +18,8 @@ __all__ = ['Compiled', 'Compiler', 'Program', 'choose_device', 'setup']
 PLATFORMS = ('auto', 'cpu', 'cuda')
 CACHE_HIT = '/jax/compilation_cache/cache_hits'
 CORES_PER_COMPILATION = 4
-# Seconds after which a thread that runs Python lets others. Whoever launches an update
-# every few milliseconds must not wait for the default of 5 ms each time.
+# Seconds after which a thread gives the interpreter to another one. A learner that
+# launches an update every few milliseconds cannot wait for the default of 5 ms.
 SWITCH_INTERVAL = 1e-4
 
 # Building and trying out variants of each matrix product took over half of the compile
@@ -86,9 +86,15 @@ class Compiler:
             max(1, cpu.count_cores() // CORES_PER_COMPILATION), 'compile'
         )
         self.log: list[Compiled] = []
+        self._running: dict[object, tuple[str, float]] = {}  # names and begins
 
     def ahead(self, function: Callable[[], Any]) -> Future:
         return self._pool.submit(function)
+
+    def running(self) -> list[tuple[str, float]]:
+        """Names of the programs that are being compiled, and for how many seconds."""
+        now = time.perf_counter()
+        return [(name, now - begin) for name, begin in list(self._running.values())]
 
     def compile(self, name: str, lower: Callable[[], Any]) -> Any:
         """The executable of lower(), which returns a lowered program."""
@@ -99,10 +105,12 @@ class Compiler:
                 hits.append(event)
 
         jax.monitoring.register_event_listener(count)
+        self._running[lower] = name, begin
         try:
             options = GPU_OPTIONS if jax.default_backend() == 'gpu' else None
             executable = lower().compile(options)
         finally:
+            del self._running[lower]
             jax.monitoring.unregister_event_listener(count)
         seconds = time.perf_counter() - begin
         self.log.append(Compiled(name, seconds, bool(hits)))

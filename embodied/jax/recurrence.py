@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 import jax
 import jax.numpy as jnp
 
-__all__ = ['Memo', 'Sloped', 'compute', 'follow', 'scan', 'taken', 'unroll']
+__all__ = ['Loops', 'Memo', 'Sloped', 'compute', 'follow', 'scan', 'taken', 'unroll']
 
 GPU_UNROLL = 8
 
@@ -59,14 +59,38 @@ def taken(inputs: Any) -> Any:
     return jax.lax.optimization_barrier(inputs)
 
 
-def scan(step: Step, params: Any, carry: Any, xs: Any, fixed: Any) -> tuple[Any, Any]:
+class Loops(Protocol):
+    """The loops over time of one step, in a form of their own. Must be hashable."""
+
+    def forward(self, params: Any, carry: Any, xs: Any, fixed: Any) -> tuple[Any, Any]:
+        """Carries and outputs [T, ...]."""
+
+    def backward(
+        self, params: Any, grads: tuple[Any, Any], before: Any, known: Any, fixed: Any
+    ) -> tuple[Any, Any]:
+        """Gradients of the first carry, and in all of the carries [T, ...].
+
+        grads: of carries and outputs, from outside of the loop. before: the carry
+        before each step. known: values and slopes [T, ...] by the names of the memo.
+        """
+
+
+def scan(
+    step: Step,
+    params: Any,
+    carry: Any,
+    xs: Any,
+    fixed: Any,
+    loops: Loops | None = None,
+) -> tuple[Any, Any]:
     """Carries and outputs [T, ...] of a step that says through memo what is expensive.
 
     The step must work on any number of leading dimensions, and use nothing but its
     arguments. Names are used once per step; constants depend on params alone, or need
-    no gradient. xs, fixed: inputs [T, ...]; `fixed` gets no gradient.
+    no gradient. xs, fixed: inputs [T, ...]; `fixed` gets no gradient. loops: computes
+    the same as the loops over time would.
     """
-    return _scan_states(step, params, carry, xs, fixed)
+    return _scan_states(step, loops, params, carry, xs, fixed)
 
 
 def follow(
@@ -79,7 +103,10 @@ def follow(
     return _follow_states(step, params, carry, xs, fixed, known)
 
 
-def _scan(step, params, carry, xs, fixed):
+def _scan(step, loops, params, carry, xs, fixed):
+    if loops is not None:
+        return loops.forward(params, carry, xs, fixed)
+
     def body(carry, inputs):
         carry, y = step(compute, params, carry, *taken(inputs))
         return carry, (carry, y)
@@ -88,12 +115,12 @@ def _scan(step, params, carry, xs, fixed):
     return jax.lax.scan(body, carry, inputs, unroll=unroll(_length(inputs)))[1]
 
 
-def _forward(step, params, carry, xs, fixed):
-    carries, ys = _scan(step, params, carry, xs, fixed)
+def _forward(step, loops, params, carry, xs, fixed):
+    carries, ys = _scan(step, loops, params, carry, xs, fixed)
     return (carries, ys), (carries, params, carry, xs, fixed)
 
 
-def _backward(step, residuals, grads):
+def _backward(step, loops, residuals, grads):
     carries, params, carry, xs, fixed = residuals
     shift = lambda first, rest: jnp.concatenate([first[None], rest[:-1]])
     before = jax.tree.map(shift, carry, carries)
@@ -112,6 +139,15 @@ def _backward(step, residuals, grads):
 
     _, pullback, known = jax.vjp(all_steps, params, xs, has_aux=True)
 
+    if loops is not None:
+        first, totals = loops.backward(params, grads, before, known, fixed)
+    else:
+        first, totals = _backward_loop(step, params, grads, before, known, xs, fixed)
+    grad_params, grad_xs = pullback((totals, grads[1]))
+    return grad_params, first, grad_xs, None
+
+
+def _backward_loop(step, params, grads, before, known, xs, fixed):
     def body(later, inputs):
         (grad_carry, grad_y), before, known, xs, fixed = inputs
         recall = lambda name, *args: _recall(args[0], *known[name], *args[1:])
@@ -121,15 +157,13 @@ def _backward(step, residuals, grads):
         return earlier, total
 
     inputs = (grads, before, known, xs, fixed)
-    zeros = jax.tree.map(jnp.zeros_like, carry)
-    first, totals = jax.lax.scan(
+    zeros = jax.tree.map(lambda x: jnp.zeros_like(x[0]), before)
+    return jax.lax.scan(
         body, zeros, inputs, reverse=True, unroll=unroll(_length(inputs))
     )
-    grad_params, grad_xs = pullback((totals, grads[1]))
-    return grad_params, first, grad_xs, None
 
 
-_scan_states = jax.custom_vjp(_scan, nondiff_argnums=(0,))
+_scan_states = jax.custom_vjp(_scan, nondiff_argnums=(0, 1))
 _scan_states.defvjp(_forward, _backward)
 
 
@@ -142,7 +176,7 @@ def _follow_forward(step, params, carry, xs, fixed, known):
 
 
 def _follow_backward(step, residuals, grads):
-    return *_backward(step, residuals, grads), None
+    return *_backward(step, None, residuals, grads), None
 
 
 _follow_states = jax.custom_vjp(_follow, nondiff_argnums=(0,))

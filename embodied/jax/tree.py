@@ -1,7 +1,7 @@
 """Tree: the structure of a state apart from its arrays; scalars as one vector."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,6 +11,9 @@ import numpy as np
 from embodied.core.errors import CheckpointError
 
 __all__ = ['Packer', 'Tree']
+
+REGEX = 'run.from_checkpoint_regex'  # the option by which users choose names
+MODULE = 3  # parts of a name such as params.dyn.post
 
 
 class Tree:
@@ -58,26 +61,36 @@ class Tree:
     ) -> None:
         if not wanted:
             raise CheckpointError(
-                f"No parameter matches '{regex}'. Names look like: "
+                f"No parameter matches {REGEX}='{regex}'. Names look like: "
                 f'{", ".join(self.names[:3])}.'
             )
         shapes = dict(zip(self.names, self.shapes, strict=True))
-        problems = []
+        problems = {}
         for name in wanted:
             if name not in data:
-                problems.append(f'{name}: missing in the checkpoint')
+                problems[name] = 'missing in the checkpoint'
             elif data[name].shape != shapes[name].shape:
-                problems.append(
-                    f'{name}: {data[name].shape} in the checkpoint, '
-                    f'{shapes[name].shape} here'
-                )
+                there, here = data[name].shape, shapes[name].shape
+                problems[name] = f'{there} in the checkpoint, {here} here'
         if problems:
+            listed = [f'{k}: {v}' for k, v in problems.items()]
             more = f' (and {len(problems) - 5} more)' if len(problems) > 5 else ''
+            # A run that continues from its own save takes all of it.
+            advice = '' if regex is None else _advice(problems, wanted)
             raise CheckpointError(
-                f'The checkpoint does not fit this agent: {"; ".join(problems[:5])}'
-                f'{more}. Use the same size and environment, or a regex that leaves '
-                'these out.'
+                f'The checkpoint does not fit this agent: {"; ".join(listed[:5])}'
+                f'{more}. Use the same size and environment{advice}.'
             )
+
+
+def _advice(problems: Collection[str], wanted: Sequence[str]) -> str:
+    """The pattern that leaves out the modules with problems; '' if nothing is left."""
+    modules = sorted({'.'.join(x.split('.')[:MODULE]) for x in problems})
+    parts = '|'.join(map(re.escape, modules))
+    pattern = rf'^(?!({parts})(\.|$))'
+    if not any(re.search(pattern, name) for name in wanted):
+        return ''
+    return f", or take the modules that fit: --{REGEX} '{pattern}'"
 
 
 class Packer:

@@ -12,6 +12,7 @@ from .jsonl import (
     add_event,
     last_record,
     read_records,
+    read_scores,
 )
 from .logger import Logger
 
@@ -24,4 +25,5 @@ __all__ = [
     'add_event',
     'last_record',
     'read_records',
+    'read_scores',
 ]

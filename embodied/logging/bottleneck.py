@@ -12,12 +12,16 @@ MOST = 0.5  # share from which something is the larger part
 # What the verdict is made from; see docs/metrics.md.
 METRICS = (
     'learner/wait',
+    'learner/reports',
+    'learner/saves',
     'replay/fill',
     'replay/insert_wait',
     'replay/sample_wait',
     'actor/policy_ms',
     'actor/calls_per_second',
     'loop/envs',
+    'loop/reports',
+    'loop/saves',
 )
 
 
@@ -38,6 +42,14 @@ def find_bottleneck(metrics: Mapping[str, float]) -> Bottleneck | None:
             'filling replay',
             f'{metrics["replay/fill"]:.0%} of the steps that training waits for',
         )
+    for name in ('report', 'save'):
+        share = metrics.get(f'learner/{name}s', metrics.get(f'loop/{name}s', 0.0))
+        if share > IDLE:
+            return Bottleneck(
+                f'{name}-bound',
+                f'{name}s hold training up {share:.0%} of the time; a larger '
+                f'run.{name}_every will help',
+            )
     if 'learner/wait' in metrics:
         return _distributed(metrics)
     if 'loop/envs' in metrics:

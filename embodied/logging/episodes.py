@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from ..core.step_keys import is_log
+
 __all__ = ['EpisodeStats']
 
 
@@ -35,7 +37,7 @@ class EpisodeStats:
         episode['score'] += float(tran['reward'])
         episode['steps'] += 1
         for key, value in tran.items():
-            if key.startswith('log/') and np.ndim(value) == 0:
+            if is_log(key) and np.ndim(value) == 0:
                 _accumulate(episode['logs'], key, float(value))
         if not tran['is_last']:
             return None

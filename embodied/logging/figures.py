@@ -20,13 +20,14 @@ STEPS, GIGABYTES = 'replay/steps', 'replay/gigabytes'
 NEWEST = (EVAL_SCORE, RATIO, STEPS, GIGABYTES, 'replay/fill')  # not averaged
 KEPT = {SCORE, ENV_SPEED, TRAIN_SPEED, *NEWEST, *METRICS}
 
-ENDLESS = 10**10  # steps of a run that is meant to go on until somebody stops it
+ENDLESS = 10**10  # steps of a run that goes on until it is stopped
 FAR = 100 * 86_400.0  # seconds; a time left beyond this says nothing
 
 
 class Figures:
     """steps, duration: limits of the run. ratio: the train ratio that is wanted, 0 if
-    unknown. restarts: counts the restarts of roles so far."""
+    unknown. restarts: counts the restarts of roles so far. doing: what takes roles long
+    now, in words, such as a program that is being compiled."""
 
     def __init__(
         self,
@@ -34,7 +35,9 @@ class Figures:
         duration: float = 0.0,
         ratio: float = 0.0,
         restarts: Callable[[], int] = lambda: 0,
+        doing: Callable[[], str] = str,
     ):
+        self.doing = doing
         self.steps = steps
         self.duration = duration
         self.step = 0

@@ -37,7 +37,11 @@ __all__ = [
     'add_event',
     'last_record',
     'read_records',
+    'read_scores',
 ]
+
+SCORES = 'scores.jsonl'
+EPISODE = {'step', 'env', 'score', 'length', 'eval'}  # keys of its lines
 
 RECENT = 1 << 20  # bytes at the end of a file that `last_record` looks at
 TAIL_BLOCK = 1 << 16  # bytes per step when looking for the last line from the end
@@ -50,13 +54,13 @@ class LineFile:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        with self._alone():
+        with self._locked():
             os.ftruncate(self._fd, _sound_size(self._fd))
 
     def append(self, record: Mapping[str, Any]) -> None:
         line = json.dumps(_finite(record), allow_nan=False) + '\n'
         data = line.encode()
-        with self._alone():
+        with self._locked():
             written = os.write(self._fd, data)
             if written < len(data):
                 # Half a line would spoil the next one, too.
@@ -81,8 +85,8 @@ class LineFile:
             self._fd = -1
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Several processes write events: nobody may cut off what another one adds."""
+    def _locked(self) -> Iterator[None]:
+        """Holds the lock of the file: several processes write events."""
         fcntl.flock(self._fd, fcntl.LOCK_EX)
         try:
             yield
@@ -113,7 +117,7 @@ class StepFile:
     """A line file whose steps go back only after an event that says so.
 
     A run that was killed resumes from a checkpoint older than its last lines. They
-    are kept: they are true, and the steps after the checkpoint are played again.
+    are kept: they are true, and the steps after the checkpoint are repeated.
     """
 
     def __init__(self, logdir: str | os.PathLike, name: str):
@@ -149,10 +153,23 @@ class JsonlOutput:
 
 
 class ScoreFile:
-    """One line per finished episode, owned by the loop that plays them."""
+    """One line per finished episode, owned by the loop that plays them.
 
-    def __init__(self, logdir: str | os.PathLike):
-        self._file = StepFile(logdir, 'scores.jsonl')
+    logger: of the run. If one of its outputs writes lines of another format into the
+    same file, as that of the reference does, this output is taken off the logger.
+    """
+
+    def __init__(self, logdir: str | os.PathLike, logger: Any = None):
+        path = Path(logdir) / SCORES
+        outputs = getattr(logger, 'outputs', ())
+        others = [output for output in outputs if not _writes(output, path)]
+        if len(others) < len(outputs):
+            print(
+                f'{path} gets one line per episode from the loop. The output of the '
+                'logger that writes into the same file is left out.'
+            )
+            logger.outputs = others
+        self._file = StepFile(logdir, SCORES)
 
     def add(
         self, step: int, result: Mapping[str, Any], env: int, is_eval: bool = False
@@ -164,6 +181,18 @@ class ScoreFile:
 
     def close(self) -> None:
         self._file.close()
+
+
+def read_scores(logdir: str | os.PathLike) -> list[dict[str, Any]]:
+    """The episodes of a run. Lines of another format, which a logger of the user may
+    have written into the same file, are left out."""
+    return [x for x in read_records(Path(logdir) / SCORES) if x.keys() >= EPISODE]
+
+
+def _writes(output: Any, path: Path) -> bool:
+    """Whether an output of a logger writes into a file, as outputs of elements do."""
+    name = getattr(output, '_filename', None)
+    return name is not None and os.path.realpath(str(name)) == os.path.realpath(path)
 
 
 class EvalFile:

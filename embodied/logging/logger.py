@@ -23,7 +23,7 @@ class Logger(base.Logger):
     """Collects metrics at the current step and writes them to every output.
 
     An output is called with a tuple of (step, name, value) and may have `close()`;
-    those of `elements.logger` fit. One that raises is reported and dropped, because a
+    outputs of `elements.logger` fit. One that raises is reported and dropped, because a
     full disk or a lost connection must not end a run of days. `report` is told its
     name and what happened.
     """
@@ -35,7 +35,7 @@ class Logger(base.Logger):
         report: Callable[[str, str], Any] = lambda name, error: None,
     ):
         self.step = step
-        self._outputs = list(outputs)
+        self.outputs = list(outputs)
         self._report = report
         self._entries: list[Entry] = []
 
@@ -45,7 +45,7 @@ class Logger(base.Logger):
         Users' mistakes, such as a package that is not installed, are raised.
         """
         try:
-            self._outputs.append(make())
+            self.outputs.append(make())
         except DreamerError:
             raise
         except Exception as error:  # noqa: BLE001, reported; see the class docstring
@@ -71,23 +71,23 @@ class Logger(base.Logger):
         if not self._entries:
             return
         entries, self._entries = tuple(self._entries), []
-        for output in tuple(self._outputs):
+        for output in tuple(self.outputs):
             self._guard(output, functools.partial(output, entries))
 
     def close(self) -> None:
         self.write()
-        for output in tuple(self._outputs):
+        for output in tuple(self.outputs):
             # Outputs of `elements.logger` that write in a thread call this `wait`.
             end = getattr(output, 'close', None) or getattr(output, 'wait', None)
             if end:
                 self._guard(output, end)
-        self._outputs = []
+        self.outputs = []
 
     def _guard(self, output: Output, call: Callable[[], None]) -> None:
         try:
             call()
         except Exception as error:  # noqa: BLE001, reported; see the class docstring
-            self._outputs.remove(output)
+            self.outputs.remove(output)
             self._report_failure(type(output).__name__, error)
 
     def _report_failure(self, name: str, error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""What a person sees of a run: a live view on a terminal, plain lines in a pipe."""
+"""View of a run: live on a terminal or in a notebook, plain lines in a pipe."""
 
 import atexit
 import math
@@ -14,6 +14,7 @@ from rich.text import Text
 from . import charts
 from .figures import ENDLESS, Figures
 from .logger import Entry
+from .notebook import NotebookDisplay
 
 __all__ = ['TerminalOutput']
 
@@ -26,7 +27,7 @@ CURVE_HEIGHT = 8
 
 
 class TerminalOutput:
-    """Logger output for the console; nothing else prints there by default."""
+    """Logger output for the console or the cell of a notebook."""
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class TerminalOutput:
         console: Console | None = None,
         ratio: float = 0.0,
         restarts: Callable[[], int] = lambda: 0,
+        doing: Callable[[], str] = str,
     ):
         """`levels` are scores by name; the live view draws the curve between them.
 
@@ -44,10 +46,11 @@ class TerminalOutput:
         """
         self._title = title
         self._levels = levels
-        self._figures = Figures(steps, duration, ratio, restarts)
+        self._figures = Figures(steps, duration, ratio, restarts, doing)
         # Rich leaves colors away by itself when NO_COLOR is set.
         self._console = console or Console(highlight=False)
         self._live: Live | None = None
+        self._notebook = NotebookDisplay() if self._console.is_jupyter else None
         if self._console.is_terminal:
             self._live = Live(
                 console=self._console,
@@ -63,12 +66,10 @@ class TerminalOutput:
         self._figures.update(entries)
         if self._live:
             self._live.refresh()
+        elif self._notebook:
+            self._notebook.show(self._render(), self._width)
         else:
-            pairs = [('step', f'{self._figures.step:,}'), *self._figures.pairs()]
-            line = '  '.join(f'{name} {text}' for name, text in pairs)
-            if bottleneck := self._figures.bottleneck:
-                line += f'  {bottleneck.name}'
-            self._console.print(line, soft_wrap=True)
+            self._console.print(self._line(), soft_wrap=True)
 
     def close(self) -> None:
         if self._live:
@@ -79,6 +80,12 @@ class TerminalOutput:
     @property
     def _width(self) -> int:
         return min(WIDTH, self._console.width)
+
+    def _line(self) -> str:
+        pairs = [('step', f'{self._figures.step:,}'), *self._figures.pairs()]
+        line = '  '.join(f'{name} {text}' for name, text in pairs)
+        bottleneck = self._figures.bottleneck
+        return f'{line}  {bottleneck.name}' if bottleneck else line
 
     def _render(self) -> RenderableType:
         return Panel(
@@ -98,7 +105,9 @@ class TerminalOutput:
             rows.append(_curve(figures, self._levels))
         if figures.duration or figures.steps < ENDLESS:
             rows.append(_bar(figures, known.pop('left', '')))
-        if not figures.step:
+        if doing := figures.doing():
+            rows.append(Text(doing))
+        elif not figures.step:
             rows.append(Text('Starting: the first updates wait for compilation.'))
         score = known.pop('score', None)
         if score is not None:

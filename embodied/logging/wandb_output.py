@@ -49,7 +49,7 @@ class WandbOutput:
             dir=str(logdir),
             mode=mode,
             config=dict(config or {}),
-            # The terminal is ours: it shall neither print nor read what is printed.
+            # wandb must neither print nor capture what is printed.
             settings=wandb.Settings(silent=True, console='off', init_timeout=PATIENCE),
         )
         # Its own step may not go back, ours does after a crash.

@@ -1,5 +1,10 @@
-"""Child processes: see the modules that their parent sees, and die when it dies."""
+"""Child processes: see the modules that their parent sees, and die when it dies.
 
+The parent starts a module with one end of a pipe. The first message through it says how
+the child becomes like its parent, and what it runs.
+"""
+
+import contextlib
 import ctypes
 import os
 import signal
@@ -7,9 +12,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
-__all__ = ['Surroundings', 'start_module']
+__all__ = ['Surroundings', 'connect_parent', 'kill_group', 'start_module']
 
 PR_SET_PDEATHSIG = 1  # option of prctl: the signal to get when the parent dies
 
@@ -71,3 +77,30 @@ def start_module(
         process_group=0,  # The terminal's Ctrl-C is for the parent alone.
         **options,
     )
+
+
+def connect_parent() -> tuple[Connection, Any]:
+    """In the child: its end of the pipe, and the first message; None if the parent is
+    gone already.
+
+    Signals of the terminal are ignored from now on: the parent reacts to them and asks
+    the child to end.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    fd = int(sys.argv[1])
+    os.set_inheritable(fd, False)
+    pipe = Connection(fd)
+    try:
+        return pipe, pipe.recv()
+    except EOFError:
+        return pipe, None
+
+
+def kill_group(pid: int) -> None:
+    """Kills a child and its process group, if they still exist.
+
+    The caller must not have asked for the exit code yet, or the id may be reused.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)

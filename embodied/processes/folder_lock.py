@@ -1,7 +1,6 @@
 """Lock of a run's folder: one process at a time, and who it is."""
 
 import datetime
-import fcntl
 import json
 import os
 from pathlib import Path
@@ -11,55 +10,48 @@ from typing import Any
 from ..core.errors import ConfigError
 from ..core.files import storage_errors
 from .identity import Identity
+from .lock_file import Held, LockFile
 
 __all__ = ['FolderLock']
 
 NAME = 'lock'
-MAX_BYTES = 4096  # of the owner's record
 
 
 class FolderLock:
-    """Context in which nobody else runs in `folder`; a second one is refused by name.
+    """Context in which no other process runs in `folder`; a second one is refused,
+    with the name of the first.
 
-    The kernel releases the lock of a process that dies, so a stale one cannot stand
-    in the way. `epoch` numbers the holders of a folder.
+    The kernel releases the lock of a process that dies. `epoch` numbers the holders of
+    a folder.
 
-    nested: whoever calls us may have made sure of the folder already.
+    nested: this process may hold the lock already.
     """
 
     def __init__(self, folder: str | os.PathLike, nested: bool = False):
         self._folder = Path(folder)
         self._nested = nested
-        self._fd = -1
+        self._file: LockFile | None = None
         self.epoch = 0
 
     def __enter__(self) -> 'FolderLock':
-        path = self._folder / NAME
         try:
             with storage_errors(self._folder):
                 self._folder.mkdir(parents=True, exist_ok=True)
-                self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+                self._file = LockFile(self._folder / NAME)
+        except Held as held:
+            owner = _parse(held.record)
+            if not self._nested or Identity.read(owner) != Identity.of():
+                raise self._refusal(owner) from None
+            self.epoch = _epoch(owner)
+            return self
         except OSError as error:
             raise ConfigError(
                 f'Cannot create logdir {self._folder}: {error.strerror}.'
             ) from error
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            owner = _read(self._fd)
-            self._release()
-            if not self._nested or Identity.read(owner) != Identity.of():
-                raise ConfigError(
-                    f'{self._folder} is in use by process {owner.get("pid", "?")} on '
-                    f'{owner.get("host", "?")} since {owner.get("start", "?")}. '
-                    'Stop it first, or choose another --logdir.'
-                ) from error
-            self.epoch = _epoch(owner)
-            return self
-        self.epoch = _epoch(_read(self._fd)) + 1
+        self.epoch = _epoch(_parse(self._file.read())) + 1
         try:
             with storage_errors(self._folder):
-                self._sign()
+                self._sign(self._file)
         except Exception:
             self._release()
             raise
@@ -73,28 +65,28 @@ class FolderLock:
     ) -> None:
         self._release()
 
-    def _sign(self) -> None:
+    def _refusal(self, owner: dict[str, Any]) -> ConfigError:
+        return ConfigError(
+            f'{self._folder} is in use by process {owner.get("pid", "?")} on '
+            f'{owner.get("host", "?")} since {owner.get("start", "?")}. '
+            'Stop it first, or choose another --logdir.'
+        )
+
+    def _sign(self, file: LockFile) -> None:
         now = datetime.datetime.now().isoformat(sep=' ', timespec='seconds')
         owner = {**Identity.of()._asdict(), 'start': now, 'epoch': self.epoch}
-        data = json.dumps(owner).encode()
-        # In place: a file of another name would have a lock of its own. Half a record
-        # is as good as none.
-        os.pwrite(self._fd, data, 0)
-        os.ftruncate(self._fd, len(data))
-        os.fsync(self._fd)
+        file.write(json.dumps(owner).encode())
 
     def _release(self) -> None:
-        # The file stays: removing it would let two others hold locks on different
-        # files of this name.
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        if self._file is not None:
+            self._file.release()
+            self._file = None
 
 
-def _read(fd: int) -> dict[str, Any]:
+def _parse(data: bytes) -> dict[str, Any]:
     """The record of the last owner; {} if there is none, or only half of it."""
     try:
-        record = json.loads(os.pread(fd, MAX_BYTES, 0))
+        record = json.loads(data)
         Identity.read(record)
     except (ValueError, TypeError, AttributeError):
         return {}

@@ -2,8 +2,8 @@
 
     python -m embodied.processes.guard FD LINEAGE
 
-Roles die with their launcher by a signal of the kernel, even if they hang. What they
-had started themselves does not, and only somebody who outlives both can end it.
+Roles die with their launcher by a signal of the kernel, even if they hang. Programs
+that they have started do not; this process outlives both and ends them.
 """
 
 import os
@@ -22,16 +22,16 @@ DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Guard:
-    """Context after which, or after whose owner, no process of a lineage lives on."""
+    """Context after which, or after whose owner, no process with this tag lives on."""
 
-    def __init__(self, mark: str):
-        self._mark = mark
+    def __init__(self, tag: str):
+        self._tag = tag
         self._lifeline = -1
         self._process: subprocess.Popen | None = None
 
     def __enter__(self) -> 'Guard':
         theirs, self._lifeline = os.pipe()
-        self._process = start_module(MODULE, theirs, self._mark)
+        self._process = start_module(MODULE, theirs, self._tag)
         os.close(theirs)
         return self
 
@@ -44,15 +44,15 @@ class Guard:
         os.close(self._lifeline)
         assert self._process
         self._process.wait()
-        lineage.end(self._mark)  # if somebody has killed the guard
+        lineage.end(self._tag)  # if the guard itself was killed
 
 
 def main() -> None:
     for number in DEAF_TO:
         signal.signal(number, signal.SIG_IGN)
-    lifeline, mark = int(sys.argv[1]), sys.argv[2]
-    os.read(lifeline, 1)  # Nobody writes: it returns when the owner is gone.
-    lineage.end(mark)
+    lifeline, tag = int(sys.argv[1]), sys.argv[2]
+    os.read(lifeline, 1)  # Nothing is written: it returns when the owner is gone.
+    lineage.end(tag)
 
 
 if __name__ == '__main__':

@@ -30,7 +30,7 @@ class Identity(NamedTuple):
 
     @classmethod
     def read(cls, record: dict[str, Any]) -> 'Identity':
-        """From a record that may have been written by anybody."""
+        """From a record, which may come from any program."""
         return cls(
             str(record.get('host', '?')),
             str(record.get('boot', '?')),
@@ -97,6 +97,6 @@ def _started(pid: int) -> float:
         fields = stat.read_text().rpartition(')')[2].split()
     except (FileNotFoundError, ProcessLookupError):
         raise ProcessLookupError(pid) from None
-    if fields[0] in 'ZX':  # ended, but nobody has asked for its exit code
+    if fields[0] in 'ZX':  # ended, and its exit code was not asked for
         raise ProcessLookupError(pid)
     return float(fields[START_FIELD])

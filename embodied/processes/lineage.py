@@ -1,6 +1,6 @@
 """Lineage: finds and kills all that descends from a process, wherever it went.
 
-Children inherit a mark in their environment. It stays when they leave their process
+Children inherit a tag in their environment. It stays when they leave their process
 group or session and when their parents die, which is when a tree of processes is lost.
 Only Linux shows the environments of processes; elsewhere nothing is found.
 """
@@ -11,22 +11,22 @@ import select
 import signal
 from collections.abc import Iterator
 
-__all__ = ['MARK', 'end', 'members']
+__all__ = ['TAG', 'end', 'members']
 
-MARK = 'DREAMER_LINEAGE'  # environment variable
+TAG = 'DREAMER_LINEAGE'  # environment variable
 
 DEATH_SECONDS = 10.0  # for the kernel to clear up a process that was killed
 PASSES = 5  # a process may start another one while we look
 
 
 def members(lineage: str) -> Iterator[int]:
-    """Ids of the processes, other than this one, whose mark starts with `lineage`."""
-    mark = f'{MARK}={lineage}'.encode()
+    """Ids of the processes, other than this one, whose tag starts with `lineage`."""
+    tag = f'{TAG}={lineage}'.encode()
     for name in os.listdir('/proc') if os.path.isdir('/proc') else ():
         if name.isdigit() and int(name) != os.getpid():
             # Those that ended meanwhile, and those of other users.
             with contextlib.suppress(OSError), open(f'/proc/{name}/environ', 'rb') as f:
-                if any(entry.startswith(mark) for entry in f.read().split(b'\0')):
+                if any(entry.startswith(tag) for entry in f.read().split(b'\0')):
                     yield int(name)
 
 

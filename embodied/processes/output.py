@@ -1,4 +1,4 @@
-"""Lasting output: what cannot be shown any more is dropped, and nothing else breaks."""
+"""Lasting output: printing goes on when its terminal or reader is gone."""
 
 import contextlib
 import errno
@@ -17,7 +17,7 @@ GONE = (errno.EIO, errno.EPIPE, errno.ENXIO)
 def lasting_output() -> Iterator[None]:
     """Context in which printing survives the terminal or the reader of the pipe.
 
-    A run whose terminal is closed still has to save; its last words go nowhere.
+    A run whose terminal is closed still has to save; what it prints is dropped.
     """
     names = [name for name in ('stdout', 'stderr') if getattr(sys, name) is not None]
     streams = {name: _Lasting(getattr(sys, name)) for name in names}
@@ -34,7 +34,7 @@ def lasting_output() -> Iterator[None]:
 
 
 class _Lasting:
-    """A text stream that goes nowhere once nobody can read it."""
+    """A text stream that drops its text once its other end is gone."""
 
     def __init__(self, stream: Any) -> None:
         self.wrapped = stream

@@ -1,4 +1,4 @@
-"""Stop signals: turns the first of them into a wish to end cleanly."""
+"""Stop signals: turns the first of them into a request for a clean end."""
 
 import contextlib
 import math
@@ -16,8 +16,8 @@ from .output import lasting_output
 __all__ = ['StopSignals', 'Terminated', 'end_quietly']
 
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Seconds in which the same wish may come again: `timeout` signals the process and its
-# group, a closed terminal and a service manager send SIGHUP and SIGTERM.
+# Seconds in which the same request may come again: `timeout` signals the process and
+# its group, a closed terminal and a service manager send SIGHUP and SIGTERM.
 REPEAT = 2.0
 REPEAT_KEY = 0.5  # of SIGINT, which a person sends by a key that may bounce
 AT_ONCE = 10.0  # seconds to unwind after a second signal
@@ -54,8 +54,8 @@ class StopSignals:
     job, a worker whose launcher decides) stay ignored. Outside of the main thread,
     which is the only one that can receive signals, nothing is installed.
 
-    A context inside of another one takes the signals of that one, those before it
-    included. A terminal or pipe that vanishes breaks no output in the context.
+    A context inside of another one takes its signals, earlier ones included. Output is
+    dropped, instead of raising, when its terminal or pipe vanishes in the context.
 
     `notify` is called with the name of the signal, inside of its handler: between any
     two instructions of the main thread, so it may take no lock that this thread holds
@@ -65,7 +65,7 @@ class StopSignals:
     def __init__(self, notify: Callable[[str], Any] | None = None) -> None:
         self.received: str | None = None
         self._notify = notify
-        self._wishes = _Wishes()
+        self._requests = _StopRequests()
         self._previous: dict[int, Any] = {}
         self._ending = False  # at once
         self._inner: StopSignals | None = None
@@ -80,7 +80,7 @@ class StopSignals:
             self._outer._inner = self
             if self._outer.received:
                 try:
-                    self._tell(self._outer.received)
+                    self._pass_on(self._outer.received)
                 except BaseException:
                     self._outer._inner = None
                     raise
@@ -107,19 +107,19 @@ class StopSignals:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.received is None:
-            self._wishes.is_second(number)
-            self._tell(signal.Signals(number).name)
-        elif self._wishes.is_second(number) and not self._ending:
+            self._requests.is_second(number)
+            self._pass_on(signal.Signals(number).name)
+        elif self._requests.is_second(number) and not self._ending:
             self._ending = True  # What unwinds is not interrupted again.
             previous = self._previous[number]
             if not callable(previous):
                 raise Terminated(number)
             previous(number, frame)
 
-    def _tell(self, name: str) -> None:
+    def _pass_on(self, name: str) -> None:
         self.received = name
         if self._inner is not None:
-            self._inner._tell(name)
+            self._inner._pass_on(name)
         if self._notify:
             self._notify(name)
 
@@ -132,8 +132,8 @@ def end_quietly() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-class _Wishes:
-    """Tells repeats of a signal from a second wish to end."""
+class _StopRequests:
+    """Knows repeats of a signal from a second request."""
 
     def __init__(self) -> None:
         self._first: dict[int, float] = {}  # when signals came first
@@ -189,7 +189,7 @@ def _wake(pipe: socket.socket, main: int) -> None:
     """Wakes the thread `main` for each watched signal whose number comes through the
     pipe, and ends the process if that thread is in code that cannot be interrupted and
     has not left AT_ONCE seconds after a second signal."""
-    wishes = _Wishes()
+    requests = _StopRequests()
     waking, deadline, last = False, math.inf, 0
     while True:
         left = max(0.001, deadline - time.monotonic())
@@ -210,7 +210,7 @@ def _wake(pipe: socket.socket, main: int) -> None:
             waking = False
         elif byte[0] in WATCHED:
             waking, last = True, byte[0]
-            if wishes.is_second(last):
+            if requests.is_second(last):
                 deadline = min(deadline, time.monotonic() + AT_ONCE)
             signal.pthread_kill(main, WAKE)
 

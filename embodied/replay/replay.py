@@ -9,24 +9,21 @@ import numpy as np
 
 from embodied.core import base
 from embodied.core.errors import ConfigError, ReplayError
+from embodied.core.step_keys import LATENTS
 
 from .recovery import snapshot
 from .recovery.damage import Damage
-from .recovery.folder import Folder, boot_id, need_descriptors, quarantine
-from .recovery.inventory import Inventory
+from .recovery.durability import Durability
+from .recovery.folder import Folder, boot_id, need_descriptors
 from .recovery.loader import load_folder, load_source, refuse_difference
-from .recovery.scrubber import Scrubber
-from .recovery.syncer import Syncer, sync_segments
-from .sampling.index import NONE
 from .sampling.online import OnlineQueue
 from .sampling.selector import Selector
 from .sampling.selectors import Uniform
 from .sampling.sequence_reader import Reader
 from .storage.allocator import GIGABYTE, Allocator
-from .storage.checksums import is_full
-from .storage.schema import CONTEXT_KEYS, Schema
-from .storage.segment import Segment
+from .storage.schema import Schema
 from .storage.store import Store
+from .storage.updates import Updates
 from .tools.footprint import Footprint
 
 __all__ = ['Replay']
@@ -43,15 +40,17 @@ class Replay(base.Replay):
     chunksize: steps per chunk of one stream.
     online: serve each non-overlapping fresh sequence once, first, in mode 'train'.
     selector: how the other sequences are drawn; None draws uniformly.
+    save_wait: `save` returns when all steps so far survive a loss of power.
+    name: of the replay in messages.
     seed: of all draws.
     context: serve latents of the first `context` steps only; None: of all steps.
     context_keys: keys of latents; names, or prefixes that end in a slash.
     max_gb: bound in gigabytes of stored data, besides `capacity`; 0: none.
     latents: 'disk' keeps them in the folder, 'ram' in memory, lost with the process.
     sync_every: seconds between syncs against a loss of power; 0 syncs on close only.
-    load_from: folder of another run's replay, to be read before our own steps.
+    load_from: folder of another run's replay, whose steps come first.
     sync: 'timer' syncs every `sync_every` seconds, 'ack' also before `add` returns.
-    lost: steps of earlier processes that were not synced when their machine went down.
+    lost: number of steps that were not synced when the machine went down.
 
     Safe to use from several threads. With a directory, every step is kept as soon as
     `add` returns, and `close` gives the folder back.
@@ -65,9 +64,11 @@ class Replay(base.Replay):
         chunksize: int = 1024,
         online: bool = False,
         selector: Selector | None = None,
+        save_wait: bool = False,
+        name: str = 'unnamed',
         seed: int = 0,
         context: int | None = None,
-        context_keys: Sequence[str] = CONTEXT_KEYS,
+        context_keys: Sequence[str] = LATENTS,
         max_gb: float = 0.0,
         latents: str = 'disk',
         sync_every: float = 60.0,
@@ -75,43 +76,35 @@ class Replay(base.Replay):
         sync: str = 'timer',
     ):
         _check(length, capacity, chunksize, context, max_gb, latents, sync)
+        self.name = name
         self.length = int(length)
         self.context = self.length if context is None else int(context)
         self._context_keys = tuple(context_keys)
         self._lock = threading.RLock()
         # Reports come when a clock says so: they must not disturb what training draws.
         self._rngs = {x: np.random.default_rng([seed, i]) for i, x in enumerate(MODES)}
-        limit = int(capacity) if capacity else None
         self._folder = Folder(directory) if directory else None
-        allocator = Allocator(
-            self._folder.card.store if self._folder else os.urandom(8),
-            int(chunksize),
-            limit,
-            int(max_gb * GIGABYTE) or None,
-            self._folder.path if self._folder else None,
-            boot_id(),
-            latents == 'disk',
-        )
+        limit = int(capacity) if capacity else None
+        limits = int(chunksize), limit, int(max_gb * GIGABYTE) or None
+        allocator = _make_allocator(self._folder, *limits, latents == 'disk')
         self._store = Store(self.length, limit, allocator)
         self._reader = Reader(self._store, self.length, self.context)
         self._online = OnlineQueue(self._store.index) if online else None
         self._selector = selector or Uniform()
         self._selector.bind(self._store)
+        self._updates = Updates(self._store, self._selector)
         self._traffic = {'inserts': 0, 'samples': 0, 'updates': 0, 'stale': 0}
+        self._save_wait = save_wait
         self._checked = False  # whether a step was compared with the schema
         if load_from:
             load_source(self._store, load_from)
         self.lost = 0
         if self._folder:
             self.lost = load_folder(self._store, self._folder, allocator.boot)
-        self._damages = list(self._folder.damages) if self._folder else []
         self._store.trim()
         self._selector.rebuild()
-        self._scrubber = self._start_scrubber() if allocator.on_disk else None
-        self._sync_first = bool(self._folder) and sync == 'ack'
-        self._syncer = None
-        if self._folder and sync_every > 0:
-            self._syncer = Syncer(self._sync_all, sync_every)
+        files = self._store, self._folder, self._lock, self._selector.rebuild
+        self._durability = Durability(*files, sync, sync_every)
 
     def __len__(self) -> int:
         with self._lock:
@@ -126,9 +119,9 @@ class Replay(base.Replay):
     def salt(self) -> int:
         """Another number after each loss of acknowledged steps. Streams that go on must
         get other names then, since what follows does not follow what is stored."""
-        if self._folder is None or self._sync_first:
+        if self._folder is None or self._durability.sync_first:
             return 0
-        return int.from_bytes(self._folder.card.prefix) >> 1  # not negative
+        return int.from_bytes(self._folder.metadata.prefix) >> 1  # not negative
 
     def add(self, step: Mapping[str, Any], worker: int = 0) -> None:
         row = {key: np.asarray(value)[None] for key, value in step.items()}
@@ -149,8 +142,8 @@ class Replay(base.Replay):
                 self._append(arrays, names, numbers)
             else:
                 self._append_in_turn(arrays, names, numbers)
-        if self._sync_first:
-            self.sync()
+        if self._durability.sync_first:
+            self._durability.sync()
 
     def sample(
         self, batch: int, mode: base.Mode = 'train', out: base.Batch | None = None
@@ -164,8 +157,8 @@ class Replay(base.Replay):
         with self._lock:
             if not len(self._store.index):
                 raise ReplayError(
-                    f'Replay has {self._store.rows} steps but no sequence of '
-                    f'{self.length} yet. Check len(replay) before sampling.'
+                    f"Replay '{self.name}' has {self._store.rows} steps but no "
+                    f'sequence of {self.length} yet. Check len(replay) before sampling.'
                 )
             starts = self._choose(batch, mode)
             out = self._reader.allocate(batch) if out is None else out
@@ -188,15 +181,10 @@ class Replay(base.Replay):
 
         Steps that are evicted by now are skipped and counted.
         """
-        values = {key: np.asarray(value) for key, value in data.items()}
-        ids = values.pop('stepid')
-        priorities = values.pop('priority', None)
         with self._lock:
-            positions = self._store.find(ids)
-            self._check_update(values, positions.shape)
-            self._traffic['updates'] += positions.size
-            self._traffic['stale'] += int((positions == NONE).sum())
-            self._write_update(positions, values, priorities)
+            steps, stale = self._updates.apply(data)
+            self._traffic['updates'] += steps
+            self._traffic['stale'] += stale
 
     def stats(self) -> base.Metrics:
         """Content and its bounds, 0 for none; traffic since the last call."""
@@ -223,6 +211,8 @@ class Replay(base.Replay):
 
         With a directory this is small: the content is in its files already.
         """
+        if self._save_wait:
+            self.sync()
         with self._lock:
             return {
                 'content': None if self._folder else snapshot.dump(self._store),
@@ -256,78 +246,19 @@ class Replay(base.Replay):
 
     def sync(self) -> None:
         """Makes all steps so far survive a loss of power."""
-        with self._lock:
-            dirty = [s for s in self._store.allocator.segments.values() if s.dirty]
-        sync_segments(dirty, self._lock)
-        if self._folder and dirty:
-            self._folder.inventory.sync()
-            self._folder.sync()
+        self._durability.sync()
 
     def take_damages(self) -> list[Damage]:
         """What was found to be wrong with the files since the last call."""
-        with self._lock:
-            damages, self._damages = self._damages, []
-        return damages
+        return self._durability.take_damages()
 
     def finish_checks(self) -> None:
         """Waits until all full chunks so far have their checksums or are verified."""
-        if self._scrubber:
-            self._scrubber.finish()
+        self._durability.finish_checks()
 
     def close(self) -> None:
         """Syncs, latents included, and gives the folder back. Then nothing works."""
-        if self._syncer:
-            self._syncer.close()
-        if self._scrubber:
-            self._scrubber.put(x for x in self._store.tails() if is_full(*x))
-            self._scrubber.close()
-        if self._folder:
-            segments = self._store.allocator.segments
-            try:
-                sync_segments([s for s in segments.values() if s.writable], self._lock)
-                self._write_inventory(self._folder.inventory)
-                self._folder.inventory.sync()
-                self._folder.note_end()
-            finally:
-                self._folder.close()
-
-    def _sync_all(self) -> None:
-        if self._folder and not self._sync_first:
-            self._write_inventory(self._folder.inventory, dirty_only=True)
-        self.sync()
-
-    def _write_inventory(self, inventory: Inventory, dirty_only: bool = False) -> None:
-        with self._lock:
-            inventory.count(self._store.allocator.segments, dirty_only)
-            inventory.next_order = self._store.next_order
-            inventory.write()
-
-    def _start_scrubber(self) -> Scrubber:
-        scrubber = Scrubber(self._condemn)
-        for segment in self._store.allocator.segments.values():
-            slots = np.flatnonzero(segment.usable()).tolist()
-            full = [(segment, slot) for slot in slots if is_full(segment, slot)]
-            scrubber.put(full, earlier=True)
-        return scrubber
-
-    def _condemn(self, segment: Segment, slot: int) -> None:
-        """Excludes a chunk whose columns fail their checksum."""
-        assert segment.path is not None
-        with self._lock:
-            steps = self._store.exclude(segment, slot)
-            if not steps:
-                return
-            segment.retire(slot)
-            self._selector.rebuild()
-            reason = 'the chunk fails its checksum; it is not served any more'
-            damage = Damage(segment.path, reason, steps, slot)
-            allocator, number = self._store.allocator, segment.spec.number
-            used = segment.live or allocator.is_filling(segment)
-            if self._folder and segment.writable and not used:
-                allocator.forget(number)
-                damage = quarantine(self._folder.path, damage)
-            self._damages.append(damage)
-        damage.report()
+        self._durability.close()
 
     def _recount(self, streams: dict[str, Any], order: int) -> None:
         """Numbers the rows of each stream as before, with those added since `order`."""
@@ -390,10 +321,7 @@ class Replay(base.Replay):
         if self._online is not None:
             self._online.added(new)
         self._traffic['inserts'] += len(new.positions)
-        if self._store.filled:
-            if self._scrubber:
-                self._scrubber.put(self._store.filled)
-            self._store.filled = []
+        self._durability.seal_filled()
 
     def _choose(self, batch: int, mode: str) -> base.Array:
         train, rng = mode == 'train', self._rngs[mode]
@@ -408,43 +336,24 @@ class Replay(base.Replay):
         drawn = self._selector.draw(rng, batch - len(fresh), train)
         return np.concatenate([fresh, drawn])
 
-    def _write_update(
-        self, positions: base.Array, values: base.Batch, priorities: base.Array | None
-    ) -> None:
-        """Positions [..., T]; values [..., T, ...]; priorities [..., T]."""
-        block = positions.reshape(-1, positions.shape[-1])
-        values = {
-            key: value.reshape(*block.shape, *value.shape[positions.ndim :])
-            for key, value in values.items()
-        }
-        if priorities is not None:
-            priorities = np.asarray(priorities, np.float32).reshape(block.shape)
-        for which, firsts, span in self._store.runs(block):
-            runs = (len(firsts), span)
-            if values:
-                part = {
-                    key: value[which].reshape(*runs, *value.shape[2:])
-                    for key, value in values.items()
-                }
-                self._store.write_latents(firsts, span, part)
-            if priorities is not None:
-                part = priorities[which].reshape(runs)
-                self._selector.prioritize(firsts, part)
 
-    def _check_update(self, values: base.Batch, shape: tuple[int, ...]) -> None:
-        schema = self._store.schema
-        for key, value in values.items():
-            column = schema.columns.get(key) if schema else None
-            if column is None:
-                raise ReplayError(
-                    f"update got the key '{key}', which no stored step has. The policy "
-                    f'must return it with every step, so that there is room for it.'
-                )
-            if value.shape != (*shape, *column.shape):
-                raise ReplayError(
-                    f"update got '{key}' of shape {value.shape} for step ids of shape "
-                    f'{shape}; expected {(*shape, *column.shape)}.'
-                )
+def _make_allocator(
+    folder: Folder | None,
+    chunksize: int,
+    capacity: int | None,
+    max_bytes: int | None,
+    latents_in_file: bool,
+) -> Allocator:
+    """Allocator of chunks in the files of a folder or, without one, in memory."""
+    return Allocator(
+        folder.metadata.store if folder else os.urandom(8),
+        chunksize,
+        capacity,
+        max_bytes,
+        folder.path if folder else None,
+        boot_id(),
+        latents_in_file,
+    )
 
 
 def _check(

@@ -11,6 +11,7 @@ client.call('add', {'image': image}).result(timeout=10)
 from typing import Any
 
 from embodied.core.errors import ConfigError
+from embodied.core.renamed import renew
 
 from . import keys
 from .addresses import free_port
@@ -26,9 +27,9 @@ from .errors import (
     Unanswered,
 )
 from .futures import Future
-from .handshake_identity import Identity
+from .handshake.identity import Identity
 from .interface import Client as ClientInterface
-from .interface import Request, Settings, current_requests
+from .interface import Request, Resolver, Settings, current_requests
 from .interface import Server as ServerInterface
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     'RefusedRows',
     'RemoteError',
     'Request',
+    'Resolver',
     'Server',
     'ServerInterface',
     'Settings',
@@ -54,14 +56,15 @@ __all__ = [
     'keys',
 ]
 
-TRANSPORTS = ('zmq', 'portal')
+TRANSPORTS = ('native', 'portal')
 
 
 def Server(  # noqa: N802 - reads as the class it stands for
-    addr: str | int, name: str = 'Server', transport: str = 'zmq', **options: Any
+    addr: str | int, name: str = 'Server', transport: str = 'native', **options: Any
 ) -> ServerInterface:
     """A server of the chosen backend; see `WireServer` for the options."""
-    if transport == 'zmq':
+    transport = _renew(transport)
+    if transport == 'native':
         from .server import WireServer
 
         return WireServer(addr, name, **options)
@@ -73,14 +76,15 @@ def Server(  # noqa: N802 - reads as the class it stands for
 
 
 def Client(  # noqa: N802 - reads as the class it stands for
-    addr: str | int,
+    addr: str | int | Resolver,
     name: str = 'Client',
     maxinflight: int = 16,
-    transport: str = 'zmq',
+    transport: str = 'native',
     **options: Any,
 ) -> ClientInterface:
     """A client of the chosen backend; see `WireClient` for the options."""
-    if transport == 'zmq':
+    transport = _renew(transport)
+    if transport == 'native':
         from .client import WireClient
 
         return WireClient(addr, name, maxinflight, **options)
@@ -89,6 +93,10 @@ def Client(  # noqa: N802 - reads as the class it stands for
 
         return PortalClient(addr, name, maxinflight, **options)
     raise _unknown(transport)
+
+
+def _renew(transport: str) -> str:
+    return renew({'run.transport': transport})['run.transport']
 
 
 def _unknown(transport: str) -> ConfigError:

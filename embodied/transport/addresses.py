@@ -19,7 +19,7 @@ TRIES = 1000
 
 
 class Address(NamedTuple):
-    """Where a server is. `direct` forces TCP even on the same host."""
+    """The address of a server. `direct` means TCP even on the same host."""
 
     host: str
     port: int
@@ -44,14 +44,14 @@ class Address(NamedTuple):
         )
 
     def resolved(self) -> 'Address':
-        """The same with a number for a name, which ZeroMQ needs to listen."""
+        """The address with a number instead of a name, as ZeroMQ needs to listen."""
         if self.loopback:
             return self
         try:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         except OSError as e:
             raise ConfigError(
-                f"Nobody knows the host '{self.host}' ({e}). Give an address of this "
+                f"The host '{self.host}' is unknown ({e}). Give an address of this "
                 f'machine, or 0.0.0.0 for all of them.'
             ) from e
         return self._replace(host=str(found[0][4][0]))
@@ -60,18 +60,18 @@ class Address(NamedTuple):
     def unix(self) -> str:
         """Name of the socket for processes on this host; it leaves no file.
 
-        It follows from the port, which nobody else on this host can hold.
+        It follows from the port, which only one process on this host can hold.
         """
         return f'\0dreamer-{self.port}'
 
     @property
     def local(self) -> bool:
-        """Whether only processes on this host are meant, where it has such sockets."""
+        """Whether it is reached through a Unix socket, by processes on this host."""
         return self.loopback and not self.direct and has_unix()
 
     @property
     def text(self) -> str:
-        """As people write it."""
+        """The address as a user writes it."""
         return f'{self.host}:{self.port}' if self.local else self.tcp
 
 
@@ -95,7 +95,7 @@ def parse(text: str | int) -> Address:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now.
+    """A port on which no process listens now.
 
     It lies outside of the ephemeral range: a client that tries to connect to a port
     inside may be given that very port for its own end, and then talks to itself.

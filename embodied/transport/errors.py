@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from embodied.core.errors import DreamerError
+from embodied.core import errors
 
 __all__ = [
     'AddressInUse',
@@ -17,24 +17,36 @@ __all__ = [
 ]
 
 
-class TransportError(DreamerError):
-    """Base of everything that the transport raises."""
+class TransportError(errors.DreamerError):
+    """Base of all errors of the transport."""
 
 
 class AddressInUse(TransportError):
-    """Another process serves at this address; a free one may be tried."""
+    """Another process listens at `address`, where a server tried to; '' if unknown."""
+
+    transient = True
+
+    def __init__(self, message: str, address: str = '') -> None:
+        super().__init__(message)
+        self.address = address
 
 
 class Disconnected(TransportError):
-    """The connection or the object is closed and the call will not be answered."""
+    """The connection or the client is closed, and the call will not be answered."""
+
+    transient = True
 
 
 class Timeout(TransportError, TimeoutError):
-    """No answer before the deadline; the peer may be slow, absent or unreachable."""
+    """No answer before the deadline; the server may be slow, absent or unreachable."""
+
+    transient = True
 
 
 class Refused(TransportError):
-    """The peer answered but will not talk: versions, run or settings differ."""
+    """The server has refused the client: versions, run, settings or keys differ."""
+
+    final = True
 
 
 class MessageError(TransportError):
@@ -57,22 +69,37 @@ class RefusedRows(TransportError):
 
 
 class RemoteError(TransportError):
-    """The handler at the other end raised. `kind` is the name of that exception's type,
-    `traceback` its text from there, `server` the name of that end, where the backend
-    tells it."""
+    """The handler at the other end raised an exception.
+
+    traceback: its text. server: the name of the server, '' if the backend has none;
+    it is kept as `origin`.
+    kind: the name of its type. errno: of the first OSError among it and its causes,
+    None if there is none.
+    """
 
     def __init__(
-        self, message: str, traceback: str = '', server: str = '', kind: str = ''
+        self,
+        message: str,
+        traceback: str = '',
+        server: str = '',
+        kind: str = '',
+        errno: int | None = None,
     ) -> None:
         super().__init__(message)
         self.traceback = traceback
-        self.server = server
+        self.origin = server
         self.kind = kind
+        self.errno = errno
 
     @property
     def reason(self) -> str:
         """The message of the exception, without the name of its type."""
         return str(self.args[0]).removeprefix(f'{self.kind}: ')
+
+    @property
+    def brief(self) -> str:
+        """The message; with the stack if it is not one of our own errors."""
+        return self.args[0] if hasattr(errors, self.kind) else str(self)
 
     def __str__(self) -> str:
         message = super().__str__()

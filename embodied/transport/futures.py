@@ -9,16 +9,16 @@ __all__ = ['Future', 'Waiter']
 
 
 class Waiter(Protocol):
-    """What a client does for its futures."""
+    """What futures need of their client."""
 
     def wait(self, future: 'Future', timeout: float | None) -> None:
-        """Returns when the future is done or the time is over."""
+        """Blocks until the future is done, or for `timeout` seconds."""
 
     def watch(self, future: 'Future', fn: 'Callable[[Future], None]') -> bool:
-        """Adds a callback, which runs without anybody waiting; False if it is done."""
+        """Adds a callback, which runs without a `wait`; False if the future is done."""
 
     def dropped(self, error: Exception) -> None:
-        """Takes the error of a future that nobody ever asked for its result."""
+        """Takes the error of a future whose result was never read."""
 
 
 class Future:
@@ -31,13 +31,13 @@ class Future:
     _done = False
     _value: Any = None
     _error: Exception | None = None
-    _asked = False
+    _read = False
 
     def __init__(self, waiter: Waiter) -> None:
         self._waiter = waiter
 
     def is_complete(self) -> bool:
-        """Whether the answer was already read; unlike `done` it does not look."""
+        """Whether `complete` was called; unlike `done`, it does not read messages."""
         return self._done
 
     def done(self) -> bool:
@@ -52,10 +52,10 @@ class Future:
             self._waiter.wait(self, timeout)
             if not self._done:
                 raise Timeout(
-                    f'No answer within {timeout} s. The call is still on its way; '
+                    f'No answer within {timeout} s. The call is not canceled; '
                     f'call result() again to go on waiting.'
                 )
-        self._asked = True
+        self._read = True
         if self._error is not None:
             raise self._error
         return self._value
@@ -72,5 +72,5 @@ class Future:
         self._done = True
 
     def __del__(self) -> None:
-        if self._error is not None and not self._asked:
+        if self._error is not None and not self._read:
             self._waiter.dropped(self._error)

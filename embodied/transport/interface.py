@@ -4,15 +4,24 @@ import abc
 import contextvars
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 
-from embodied.core.errors import ConfigError
-
 from .futures import Future
 
-__all__ = ['Client', 'Request', 'Server', 'Settings', 'current_requests']
+__all__ = [
+    'Client',
+    'Request',
+    'Resolver',
+    'Server',
+    'Settings',
+    'current_requests',
+]
+
+# Returns the address of a server. It may block, and raise if there is none now: then it
+# is called again a little later.
+Resolver: TypeAlias = Callable[[], str]
 
 MAX_WAIT = 0.002  # seconds until a partial batch is dispatched
 
@@ -30,7 +39,7 @@ class Settings:
     max_unread: int = 2**29  # replies that one client has not read
     slab_bytes: int = 2**31  # shared memory per sender; 0 sends everything inline
     heartbeat: float = 2.0  # between heartbeats of an idle connection
-    patience: float = 10.0  # without any sign of life until a connection is given up
+    patience: float = 10.0  # without a heartbeat until a connection counts as lost
     session: float = 60.0  # a vanished client may come back to its stored replies
     grace: float = 2.0  # for running handlers and unsent replies when closing
 
@@ -51,7 +60,7 @@ def current_requests() -> tuple[Request, ...]:
 
 
 class Served(Protocol):
-    """Something that a handler is called for."""
+    """What a handler is called for."""
 
     @property
     def request(self) -> Request: ...
@@ -81,7 +90,7 @@ class Server(abc.ABC):
         """Serves `client.call(name, *args)` by `workfn(*args)`; before `start`.
 
         With a `postfn`, `workfn` returns `(reply, info)` and `postfn(info)` runs after
-        the reply was handed over, one at a time, in the order of the requests.
+        the reply was sent, one at a time, in the order of the requests.
         Each method has its own `workers` threads, and its handler runs nowhere else.
         With `once`, a client that repeats a request gets the stored reply. Arrays are
         read-only when they arrive, and must not be changed any more after they were
@@ -103,8 +112,8 @@ class Server(abc.ABC):
 
         A batch is dispatched when `batch` rows wait, when every client that uses the
         method waits, or `max_wait` seconds after its first row came or, if all workers
-        were busy then, after one of them was free. A function may tell these seconds
-        anew each time. `workers` are as in `bind`.
+        were busy then, after one of them was free. `max_wait` may be a function, which
+        is called for each batch. `workers` are as in `bind`.
         """
 
     @abc.abstractmethod
@@ -154,14 +163,6 @@ class Client(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """Ends all waiting calls with Disconnected."""
-
-    def move(self, addr: str | int) -> None:
-        """The server is at another address now. What it has not answered is sent again
-        when it is connected there."""
-        raise ConfigError(
-            f'{type(self).__name__} cannot follow its server to {addr}. Use '
-            'run.transport=zmq.'
-        )
 
     def __enter__(self) -> Self:
         return self

@@ -1,7 +1,8 @@
-"""Shared line: a client's line that its threads use one at a time.
+"""Shared reader: a client's connection, read by its threads one at a time.
 
-Whoever waits for a message reads the line until it is there, and then passes the role
-on. Handing every call to an I/O thread and back would cost two context switches more.
+A thread that waits for a message reads the connection until the message is there. Then
+another waiting thread continues. To pass each call to an I/O thread and back would cost
+two more context switches.
 """
 
 import logging
@@ -9,11 +10,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from .addresses import Address
 from .codec.frames import Message, unpack
 from .errors import MessageError
-from .wires.wake_queue import WakeQueue
-from .wires.wire import ClientConnection
+from .wires.connection import ClientConnection
 
 __all__ = ['SharedReader']
 
@@ -21,28 +20,37 @@ log = logging.getLogger(__name__)
 
 
 class SharedReader:
-    """A line with its lock.
+    """The current connection, if there is one, and the lock of the client.
 
-    `handle` is called with the lock for every message. All methods but `block` and
-    `watch` need the lock, too.
+    `handle` is called with the lock for every message, and `lose` when receiving shows
+    that the connection is lost. All methods but `block` need the lock.
     """
 
     def __init__(
-        self, line: ClientConnection, handle: Callable[[Message], None]
+        self, name: str, handle: Callable[[Message], None], lose: Callable[[], None]
     ) -> None:
         self.lock = threading.Lock()
-        self.watched = False  # a keeper sleeps on this line and must not miss a signal
-        self.malformed = 0
-        self._line = line
+        self.connection: ClientConnection | None = None
+        self.reading = False  # a thread waits for messages, without the lock
+        self.watched = False  # the keeper waits for messages, too
+        self._name = name
         self._handle = handle
+        self._lose = lose
         self._changed = threading.Condition(self.lock)
-        self._reading = False  # a thread sleeps on the line without the lock
-        self._followers = 0  # threads that wait for the one that reads
-        self._closed = False
+        self._followers = 0  # threads that wait until another one has read
 
-    @property
-    def endpoint(self) -> str:
-        return self._line.endpoint
+    def attach(self, connection: ClientConnection) -> None:
+        """Reads this connection from now on."""
+        assert self.connection is None
+        self.connection = connection
+        self.notify()
+
+    def detach(self) -> None:
+        """Closes the connection, if there is one; callers wait for the next one."""
+        if self.connection is not None:
+            connection, self.connection = self.connection, None
+            connection.wake()
+            connection.close()
 
     def block(
         self,
@@ -50,17 +58,21 @@ class SharedReader:
         timeout: float | None,
         then: Callable[[], None] | None = None,
     ) -> bool:
-        """Waits, reading the line if nobody else does; `then` runs in the lock."""
+        """Waits until `done()`, then calls `then` with the lock; False after `timeout`.
+
+        Reads the connection unless another thread does.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
         with self.lock:
             try:
                 while not done():
                     left = None if deadline is None else deadline - time.monotonic()
-                    if self._reading:
+                    connection = self.connection
+                    if self.reading or connection is None:
                         if left is not None and left <= 0:
                             return False
                         self._follow(left)
-                    elif not self._read(left):
+                    elif not self._read(connection, left):
                         return False
                 if then is not None:
                     then()
@@ -69,19 +81,19 @@ class SharedReader:
                     self._changed.notify()  # One of them is the reader now.
         return True
 
-    def tell(self) -> None:
-        """Something changed that others may wait for."""
+    def notify(self) -> None:
+        """Makes the threads in `block` call their `done`."""
         if self._followers:
             self._changed.notify_all()
-        if self._reading:
-            self._line.wake()
+        if self.reading and self.connection is not None:
+            self.connection.wake()
 
     def catch_up(self) -> None:
-        """Handles what arrived, if others sleep on the line.
+        """Handles what has arrived, if other threads wait for it.
 
-        To be called after sending on a line that swallows signals to them.
+        To be called after sending, which may have cleared their signal.
         """
-        if self._reading or self.watched:
+        if self.reading or self.watched:
             self.pump()
 
     def pump(self) -> None:
@@ -89,56 +101,39 @@ class SharedReader:
         while self._receive():
             pass
 
-    def watch(self, mail: WakeQueue, messages: bool, timeout: float | None) -> None:
-        """Blocks until the line needs a `look`, mail arrives or time is up.
-
-        With `messages`, also until a message arrives, unless another thread reads.
-        """
-        self._line.watch(mail, messages and not self._reading, timeout)
-
-    def look(self) -> None:
-        """Lets the line do what is due; may raise Refused."""
-        self._line.look()
-
-    def reconnect(self) -> None:
-        self._line.reconnect()
-
-    def move(self, address: Address) -> None:
-        self._line.move(address)
-
-    def close(self) -> None:
-        self._closed = True
-        self._line.close()
-
-    def _read(self, left: float | None) -> bool:
-        """Handles a message or sleeps until something happens; False out of time."""
-        if self._line.swallows_signals and self._receive():
+    def _read(self, connection: ClientConnection, left: float | None) -> bool:
+        """Handles a message or waits until something happens; False out of time."""
+        if connection.swallows_signals and self._receive():
             return True
         if left is not None and left <= 0:
             return self._receive()
-        self._reading = True
+        self.reading = True
         try:
             self.lock.release()
-            self._line.wait(left)
+            connection.wait(left)
         finally:
             self.lock.acquire()
-            self._reading = False
+            self.reading = False
         self._receive()
         return True
 
     def _receive(self) -> bool:
-        """Handles what has arrived, at least one message; False when nothing has."""
-        messages = [] if self._closed else self._line.receive()
+        """Handles what has arrived, at least one message; False if nothing has."""
+        connection = self.connection
+        if connection is None:
+            return False
+        messages = connection.receive()
         for frames in messages:
             try:
                 self._handle(unpack(frames))
             except MessageError as e:
-                self.malformed += 1
-                log.warning('Malformed message from %s: %s', self.endpoint, e)
+                log.warning('%s received a malformed message: %s', self._name, e)
+        if connection.lost and not messages and connection is self.connection:
+            self._lose()
         return bool(messages)
 
     def _follow(self, timeout: float | None) -> None:
-        """Waits for the thread that reads."""
+        """Waits until the thread that reads, or `attach`, notifies."""
         self._followers += 1
         try:
             self._changed.wait(timeout)

@@ -1,7 +1,7 @@
 """Requests: what a server does with messages, whatever wire they came through.
 
 Messages arrive in the thread of the loop. Replies are sent by the thread that ran the
-handler: handing them to the loop would cost two more context switches per call.
+handler: to pass them to the loop would cost two more context switches per call.
 """
 
 import functools
@@ -18,12 +18,12 @@ from .codec.shared_memory import SlabPool
 from .dispatch.jobs import Job, Outcome, failure
 from .dispatch.methods import Method, Methods, Task
 from .errors import MessageError
-from .handshake_server import ServerHandshake
+from .handshake.server_side import ServerHandshake
 from .interface import Request, Settings
 from .security import WarnOnce
-from .sessions import Peer, Peers, Session
+from .sessions import Session, Sessions
+from .wires.connection import ServerConnection
 from .wires.event_loop import Loop
-from .wires.wire import ServerConnection
 
 __all__ = ['RequestHandler']
 
@@ -36,14 +36,20 @@ class WireJob(Job):
     """A request that came through a wire."""
 
     sealed: Sequence = ()  # frames of the reply
-    receiver: Peer | None = None  # for whom they were made
+    receiver: ServerConnection | None = None  # that the frames were made for
 
-    def __init__(self, exchange: 'RequestHandler', peer: Peer, parcel: Message) -> None:
-        _, self.number, _, self.rows, places, schema, data, buffers, _, _ = parcel
-        self._exchange = exchange
-        self._parcel = parcel
-        self._reader = peer.reader
-        self.session = session = peer.session
+    def __init__(
+        self,
+        handler: 'RequestHandler',
+        connection: ServerConnection,
+        session: Session,
+        message: Message,
+    ) -> None:
+        _, self.number, _, self.rows, places, schema, data, buffers, _, _ = message
+        self._handler = handler
+        self._message = message
+        self._slabs = connection.slabs
+        self.session = session
         self.client = session.key
         self.nbytes = len(data) + (sum(map(len, buffers)) if buffers else 0)
         self.arrived = time.monotonic()
@@ -52,28 +58,29 @@ class WireJob(Job):
 
     @property
     def request(self) -> Request:
-        session, parcel = self.session, self._parcel
-        repeat = parcel.flags & REPEAT != 0
+        session, message = self.session, self._message
+        repeat = message.flags & REPEAT != 0
         return Request(session.label, session.name, self.number, repeat, self.rows)
 
     def load(self) -> tuple:
-        args = unpack_value(self._parcel, self._reader)
+        args = unpack_value(self._message, self._slabs)
         if not isinstance(args, tuple):
             raise MessageError('The arguments of a call are a tuple.')
         return args
 
     def seal(self) -> None:
-        peer = self.session.peer
-        if peer is not None and not self.unanswered:
+        receiver = self.session.connection
+        if receiver is not None and not self.unanswered:
             assert self.outcome is not None
-            self.sealed = self._exchange.pack_outcome(peer, self.number, self.outcome)
-            self.receiver = peer
+            self.sealed = self._handler.pack(receiver, self.number, self.outcome)
+            self.receiver = receiver
 
 
 class RequestHandler:
-    """Peers, requests and replies. The host of ports and a clock of the loop.
+    """Sessions, requests and replies of a server.
 
-    Only `deliver` and `pack_outcome` are called by other threads.
+    It handles what the listeners report, and has deadlines in the loop. Only `deliver`
+    and `pack` are called by other threads.
     """
 
     def __init__(
@@ -81,109 +88,119 @@ class RequestHandler:
         name: str,
         loop: Loop,
         methods: Methods,
-        reception: ServerHandshake,
+        handshake: ServerHandshake,
         settings: Settings,
-        logbook: WarnOnce,
+        warnings: WarnOnce,
     ) -> None:
         self.pool = SlabPool(settings.slab_bytes)
         self._name = name
         self._loop = loop
         self._methods = methods
-        self._reception = reception
+        self._handshake = handshake
         self._settings = settings
-        self._logbook = logbook
+        self._warnings = warnings
         self._epoch = secrets.randbits(63)
-        self._lock = threading.Lock()  # of peers and their sessions
-        self.peers = Peers(settings)
+        self._lock = threading.Lock()  # of the sessions and of `_queued_bytes`
+        self._sessions = Sessions(settings)
         self._queued_bytes = 0
         loop.add_clock(self)
 
     def close(self) -> None:
         self.pool.close()
-        self._reception.close()
+        self._handshake.close()
 
-    # Clock.
+    # For the loop.
 
     def deadline(self) -> float:
-        return min(self._methods.deadline(), self.peers.due)
+        return min(self._methods.deadline(), self._sessions.due)
 
     def run_due(self, now: float) -> None:
         self._methods.run_due()
         with self._lock:
-            self.peers.run_due(now)
+            self._sessions.run_due(now)
 
-    # ConnectionHandler of ports.
+    # For the listeners.
 
-    def received(self, link: ServerConnection, frames: list) -> None:
+    def received(self, connection: ServerConnection, frames: list) -> None:
         try:
-            parcel = unpack(frames)
-            if parcel.kind == REQUEST and link.peer is not None:
-                self._request(link.peer, parcel)
+            message = unpack(frames)
+            session = connection.session
+            if message.kind == REQUEST and session is not None:
+                self._handle_request(connection, session, message)
             else:
-                self._dispatch(link, parcel)
+                self._handle_other(connection, message)
         except MessageError as e:
-            self.broken(link, str(e))
+            self.malformed(connection, str(e))
 
-    def broken(self, link: ServerConnection, reason: str) -> None:
-        self._logbook.warn(f'malformed message from {link.name}', reason)
+    def malformed(self, connection: ServerConnection, reason: str) -> None:
+        self._warnings.warn(f'malformed message from {connection.name}', reason)
 
-    def slow(self, link: ServerConnection) -> None:
-        log.warning('%s does not read its replies, given up.', _name_of(link))
+    def overflowed(self, connection: ServerConnection) -> None:
+        name = connection.session.name if connection.session else connection.name
+        log.warning('%s does not read its replies and is disconnected.', name)
 
-    def lost(self, link: ServerConnection) -> None:
-        if link.peer is not None:
-            self._drop(link.peer)
+    def lost(self, connection: ServerConnection) -> None:
+        if connection.session is not None:
+            self._detach(connection)
 
     # Messages.
 
-    def _dispatch(self, link: ServerConnection, parcel: Message) -> None:
-        """Takes a message that is not a request, or comes too early."""
-        peer = link.peer
-        if parcel.kind == Kind.HELLO:
-            self._greet(link, parcel)
-        elif peer is None:
-            self._send(link, Message(Kind.UNKNOWN))
-        elif parcel.kind == Kind.RELEASE:
-            self.pool.release(parcel.number, peer)
-        elif parcel.kind == Kind.MAPPED:
-            peer.maps_slabs = self._settings.slab_bytes > 0
-        elif parcel.kind == Kind.BYE:
-            self._drop(peer, for_good=True)
+    def _handle_other(self, connection: ServerConnection, message: Message) -> None:
+        """Handles a message that is not a request, or comes before the handshake."""
+        if message.kind == Kind.HELLO:
+            self._shake_hands(connection, message)
+        elif connection.session is None:
+            self._send(connection, Message(Kind.UNKNOWN))
+        elif message.kind == Kind.RELEASE:
+            self.pool.release(message.number, connection)
+        elif message.kind == Kind.MAPPED:
+            connection.maps_slabs = self._settings.slab_bytes > 0
+        elif message.kind == Kind.BYE:
+            self._detach(connection, for_good=True)
         else:
-            raise MessageError(f'A client sent a message of kind {parcel.kind}.')
+            raise MessageError(f'A client sent a message of kind {message.kind}.')
 
-    def _greet(self, link: ServerConnection, parcel: Message) -> None:
-        answer, guest = self._reception.greet(link.name, unpack_value(parcel))
-        if guest is not None:
+    def _shake_hands(self, connection: ServerConnection, message: Message) -> None:
+        answer, admitted = self._handshake.answer(
+            connection.name, unpack_value(message)
+        )
+        if admitted is not None:
             with self._lock:
-                peer, replaced = self.peers.greet(link, guest.session, guest.name)
-            if replaced is not None:
-                self._drop(replaced)
-            release = functools.partial(self._release, link)
-            peer.reader = guest.reader(release)
+                earlier = self._sessions.attach(
+                    connection, admitted.session, admitted.name
+                )
+            if earlier is connection:
+                self.pool.drop(connection)  # It begins from the start.
+            elif earlier is not None:
+                self._detach(earlier)
+            release = functools.partial(self._release, connection)
+            connection.slabs = admitted.reader(release)
+            connection.maps_slabs = False
         if answer is not None:
-            self._send(link, answer)
+            self._send(connection, answer)
 
-    def _release(self, link: ServerConnection, number: int) -> None:
-        """For finalizers, so it must take no lock: the loop tells the peer."""
-        parcel = Message(Kind.RELEASE, number)
-        self._loop.call(functools.partial(self._send, link, parcel))
+    def _release(self, connection: ServerConnection, number: int) -> None:
+        """For finalizers, so it takes no lock: the loop sends."""
+        message = Message(Kind.RELEASE, number)
+        self._loop.call(functools.partial(self._send, connection, message))
 
-    def _request(self, peer: Peer, parcel: Message) -> None:
-        job = WireJob(self, peer, parcel)
-        number, session = job.number, job.session
-        method = self._methods.get(parcel.method)
+    def _handle_request(
+        self, connection: ServerConnection, session: Session, message: Message
+    ) -> None:
+        job = WireJob(self, connection, session, message)
+        number = job.number
+        method = self._methods.get(message.method)
         with self._lock:
             if number in session.running:
-                return  # A repeat of what is being served; the answer finds its way.
-            outcome = self._stored(session, parcel) if session.stored else None
+                return  # A repeat of a request that is being served.
+            outcome = self._stored(session, message) if session.stored else None
             if outcome is None:
-                outcome = self._objection(method, parcel.method, job)
+                outcome = self._objection(method, message.method, job)
             if outcome is None:
                 session.running[number] = job
                 self._queued_bytes += job.nbytes
         if outcome is not None:
-            self._answer(peer, number, outcome)
+            self._answer(connection, number, outcome)
             return
         try:
             assert method is not None
@@ -191,11 +208,11 @@ class RequestHandler:
         except MessageError as e:
             job.fail(e)
             self._end([job], once=False)
-            self._answer(peer, number, failure(e))
+            self._answer(connection, number, failure(e))
 
-    def _stored(self, session: Session, parcel: Message) -> Outcome | None:
-        session.prune(parcel.mark)
-        return session.stored.get(parcel.number)
+    def _stored(self, session: Session, message: Message) -> Outcome | None:
+        session.prune(message.mark)
+        return session.stored.get(message.number)
 
     def _objection(
         self, method: Method | None, name: bytes, job: WireJob
@@ -208,23 +225,21 @@ class RequestHandler:
             )
         return None
 
-    def _drop(self, peer: Peer, for_good: bool = False) -> None:
+    def _detach(self, connection: ServerConnection, for_good: bool = False) -> None:
         with self._lock:
-            self.peers.remove(peer, time.monotonic(), for_good)
-            gone = peer.session.peer is None
-        if peer.link.peer is peer:
-            peer.link.peer = None
-        self.pool.drop(peer)
-        if gone:
-            self._methods.forget(peer.session.key)
+            now = time.monotonic()
+            absent = self._sessions.detach(connection, now, for_good)
+        self.pool.drop(connection)
+        if absent is not None:
+            self._methods.forget(absent.key)
 
     # Replies.
 
     def deliver(self, task: Task) -> None:
         """Sends the replies of a finished task, at once or in the loop."""
         if len(task.jobs) > 1 and not self._loop.inside:
-            # Every system call gives up the interpreter. Two threads that both make
-            # many hand it to and fro each time, which costs more than the calls.
+            # Every system call releases the interpreter lock. Two threads that make
+            # many pass it to and fro each time, which costs more than the calls.
             self._loop.call(functools.partial(self._deliver, task))
         else:
             self._deliver(task)
@@ -233,27 +248,27 @@ class RequestHandler:
         jobs: list[Any] = task.jobs
         for job in jobs:
             if job.receiver is not None:
-                job.receiver.link.send(job.sealed)
+                job.receiver.send(job.sealed)
         for job in self._end(jobs, task.method.once):
             assert job.outcome is not None
             # The client came back through another connection, or left.
             if job.receiver is not None:
                 self.pool.drop(job.receiver)
-            if (peer := job.session.peer) is not None:
-                self._answer(peer, job.number, job.outcome)
+            if (connection := job.session.connection) is not None:
+                self._answer(connection, job.number, job.outcome)
         if self._methods.finished(task) and not self._loop.inside:
-            self._loop.call(_look_again)
+            self._loop.call(_do_nothing)  # The loop looks at its deadlines again.
 
-    def pack_outcome(self, peer: Peer, number: int, outcome: Outcome) -> list:
-        """The frames of a reply to a peer."""
+    def pack(self, connection: ServerConnection, number: int, outcome: Outcome) -> list:
+        """The frames of a reply for a connection."""
         kind = REPLY if outcome.ok else ERROR
-        pool = self.pool if peer.maps_slabs else None
+        pool = self.pool if connection.maps_slabs else None
         limit = self._settings.max_message
-        content = prepare(outcome.value, pool, peer, limit)
+        content = prepare(outcome.value, pool, connection, limit)
         return make_frames(kind, content, number, self._epoch)
 
     def _end(self, jobs: list[WireJob], once: bool) -> list[WireJob]:
-        """Takes note that jobs are done; returns those whose client moved."""
+        """Ends jobs; returns those whose client has changed its connection."""
         moved = []
         with self._lock:
             for job in jobs:
@@ -265,24 +280,22 @@ class RequestHandler:
                     continue
                 if once:
                     session.store(number, job.outcome)
-                if job.receiver is None or job.receiver is not session.peer:
+                if job.receiver is None or job.receiver is not session.connection:
                     moved.append(job)
         return moved
 
-    def _answer(self, peer: Peer, number: int, outcome: Outcome) -> None:
+    def _answer(
+        self, connection: ServerConnection, number: int, outcome: Outcome
+    ) -> None:
         try:
-            frames = self.pack_outcome(peer, number, outcome)
+            frames = self.pack(connection, number, outcome)
         except MessageError as e:
-            frames = self.pack_outcome(peer, number, failure(e))
-        peer.link.send(frames)
+            frames = self.pack(connection, number, failure(e))
+        connection.send(frames)
 
-    def _send(self, link: ServerConnection, parcel: Message) -> None:
-        link.send(parcel.frames(mark=self._epoch))
-
-
-def _look_again() -> None:
-    """Nothing: it only wakes the loop, which then looks at its clocks."""
+    def _send(self, connection: ServerConnection, message: Message) -> None:
+        connection.send(message.frames(mark=self._epoch))
 
 
-def _name_of(link: ServerConnection) -> str:
-    return link.peer.session.name if link.peer is not None else link.name
+def _do_nothing() -> None:
+    pass

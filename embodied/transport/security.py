@@ -27,31 +27,31 @@ MAX_LOGGED = 1000
 
 
 class WarnOnce:
-    """Warns once per peer, however often it tries."""
+    """Logs one warning per subject, however often there is a reason."""
 
     def __init__(self) -> None:
-        self._peers: set[str] = set()
+        self._subjects: set[str] = set()
 
-    def warn(self, peer: str, message: str) -> None:
-        if peer not in self._peers and len(self._peers) < MAX_LOGGED:
-            self._peers.add(peer)
-            log.warning('%s: %s', peer, message)
+    def warn(self, subject: str, message: str) -> None:
+        if subject not in self._subjects and len(self._subjects) < MAX_LOGGED:
+            self._subjects.add(subject)
+            log.warning('%s: %s', subject, message)
 
 
 class CurveAuthenticator:
-    """Answers ZeroMQ's question whether the holder of a public key may enter."""
+    """Answers ZeroMQ's question whether the holder of a public key may connect."""
 
     def __init__(
-        self, context: zmq.Context, allowed: Iterable[str], logbook: WarnOnce
+        self, context: zmq.Context, allowed: Iterable[str], warnings: WarnOnce
     ) -> None:
         self._allowed = {z85.decode(key.encode()) for key in allowed}
-        self._logbook = logbook
+        self._warnings = warnings
         self.sock = context.socket(zmq.REP)
         self.sock.set(zmq.LINGER, 0)
         self.sock.bind(ZAP_ENDPOINT)
 
     def answer(self, events: int = 0) -> None:
-        """Handles all requests that wait."""
+        """Answers all requests that have arrived."""
         while zmq_sockets.readable(self.sock):
             self._answer_one()
 
@@ -61,7 +61,7 @@ class CurveAuthenticator:
         )
         known = mechanism == b'CURVE' and credentials[:1][0] in self._allowed
         if not known:
-            self._logbook.warn(address.decode(), 'refused, its key is not accepted.')
+            self._warnings.warn(address.decode(), 'refused, its key is not accepted.')
         status = [b'200', b'OK'] if known else [b'400', b'Unknown key']
         self.sock.send_multipart([version, request, *status, b'', b''])
 
@@ -80,8 +80,8 @@ def require_keys(
         )
     if not encrypt:
         log.warning(
-            'Traffic of %s:%s is authenticated but not encrypted: everybody on this '
-            'network can read it.',
+            'Traffic of %s:%s is authenticated but not encrypted: it can be read by '
+            'everything on this network.',
             address.host,
             address.port,
         )

@@ -1,18 +1,17 @@
-"""Sessions: the connections of a server and the sessions that outlive them."""
+"""Sessions: the clients of a server, each through all of its connections."""
 
 import collections
 import math
 
-from .codec.shared_memory import SlabReader
 from .dispatch.jobs import Job, Outcome
 from .errors import MessageError
 from .interface import Settings
-from .wires.wire import ServerConnection
+from .wires.connection import ServerConnection
 
-__all__ = ['Peer', 'Peers', 'Session']
+__all__ = ['Session', 'Sessions']
 
 MAX_SESSIONS = 10_000
-MAX_STORED = 1024  # replies per session, for clients that never say what they read
+MAX_STORED = 1024  # replies per session, for clients that never say what they have read
 
 
 class Session:
@@ -22,7 +21,7 @@ class Session:
         self.key = key
         self.label = key.hex()
         self.name = name
-        self.peer: Peer | None = None
+        self.connection: ServerConnection | None = None
         self.expires: float | None = None
         self.running: dict[int, Job] = {}
         self.stored: collections.OrderedDict[int, Outcome] = collections.OrderedDict()
@@ -33,51 +32,53 @@ class Session:
             self.stored.popitem(last=False)
 
     def prune(self, mark: int) -> None:
-        """Forgets replies before `mark`, which the client has read."""
+        """Forgets replies to requests before `mark`, which the client has read."""
         if self.stored:
             for number in [number for number in self.stored if number < mark]:
                 del self.stored[number]
 
 
-class Peer:
-    """One greeted connection."""
-
-    def __init__(self, link: ServerConnection, session: Session) -> None:
-        self.link = link
-        self.session = session
-        self.reader: SlabReader | None = None
-        self.maps_slabs = False
-
-
-class Peers:
-    """All connections and sessions of a server, under the lock of the server."""
+class Sessions:
+    """All sessions of a server, under the lock of the server."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._peers: set[Peer] = set()
         self._sessions: dict[bytes, Session] = {}
-        self.due = math.inf  # when the next session ends
+        self.due = math.inf  # when the next session expires
 
-    def __len__(self) -> int:
-        return len(self._peers)
-
-    def all(self) -> list[Peer]:
-        return list(self._peers)
-
-    def greet(
-        self, link: ServerConnection, key: bytes, name: str
-    ) -> tuple[Peer, Peer | None]:
-        """The peer of a connection, and the one that it replaces."""
-        if link.peer is not None and link.peer.session.key != key:
+    def attach(
+        self, connection: ServerConnection, key: bytes, name: str
+    ) -> ServerConnection | None:
+        """Opens or resumes a session; returns the connection that it had."""
+        if connection.session is not None and connection.session.key != key:
             raise MessageError('A connection changed its session.')
-        session = self._sessions.get(key) or self._open_session(key, name)
-        replaced = session.peer
-        peer = link.peer = Peer(link, session)
-        session.peer, session.expires = peer, None
-        self._peers.add(peer)
-        return peer, replaced
+        session = self._sessions.get(key) or self._open(key, name)
+        earlier, session.connection = session.connection, connection
+        session.expires = None
+        connection.session = session
+        return earlier
 
-    def _open_session(self, key: bytes, name: str) -> Session:
+    def detach(
+        self, connection: ServerConnection, now: float, for_good: bool = False
+    ) -> Session | None:
+        """Ends a connection; returns its session if that has no other one.
+
+        The session waits some time for the client to come back.
+        """
+        session, connection.session = connection.session, None
+        if session is None or session.connection is not connection:
+            return None
+        session.connection = None
+        session.expires = now if for_good else now + self._settings.session
+        self._expire(now)
+        return session
+
+    def run_due(self, now: float) -> None:
+        """Forgets the sessions that have expired, when `due`."""
+        if self.due <= now:
+            self._expire(now)
+
+    def _open(self, key: bytes, name: str) -> Session:
         if len(self._sessions) >= MAX_SESSIONS:
             absent = [s for s in self._sessions.values() if s.expires is not None]
             if not absent:
@@ -85,20 +86,6 @@ class Peers:
             del self._sessions[absent[0].key]
         session = self._sessions[key] = Session(key, name)
         return session
-
-    def remove(self, peer: Peer, now: float, for_good: bool = False) -> None:
-        """Forgets a connection; its session waits a while for the next one."""
-        self._peers.discard(peer)
-        session = peer.session
-        if session.peer is peer:
-            session.peer = None
-            session.expires = now if for_good else now + self._settings.session
-            self._expire(now)
-
-    def run_due(self, now: float) -> None:
-        """Forgets sessions that nobody came back to, when `due`."""
-        if self.due <= now:
-            self._expire(now)
 
     def _expire(self, now: float) -> None:
         for session in list(self._sessions.values()):

@@ -72,18 +72,6 @@ def test_a_fresh_object_gets_what_was_saved(tmp_path):
     assert replay.value == [1, 'x']
 
 
-def test_load_or_save_saves_first_and_loads_afterwards(tmp_path):
-    first = Checkpoint(tmp_path / 'new' / 'ckpt')
-    first.add('x', Box(1))
-    assert not first.exists()
-    assert first.load_or_save(5) == 5
-    first.wait()
-    second, box = Checkpoint(tmp_path / 'new' / 'ckpt'), Box(2)
-    second.add('x', box)
-    assert second.load_or_save(9) == 5
-    assert box.value == 1
-
-
 @pytest.mark.parametrize('frozen', [False, True])
 def test_changes_while_writing_do_not_reach_the_file(tmp_path, frozen):
     gate, array = Gate(), np.zeros(1000)

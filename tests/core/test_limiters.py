@@ -1,4 +1,4 @@
-"""Limiters: the ratio they keep, who may go, and that nobody waits without end."""
+"""Limiters: the ratio they keep, what they admit, and that no side waits for ever."""
 
 import random
 import threading

@@ -118,7 +118,7 @@ def unpack(folder):
 
 
 def replace(folder):
-    """By somebody who may write the files, and knows what the manifest says."""
+    """By another user with access to the files and knowledge of the manifest."""
     (part,) = folder.glob('*/box.pkl')
     part.write_bytes(part.read_bytes())
     return folder

@@ -9,9 +9,17 @@ import sys
 
 import pytest
 
+import dreamerv3
+from dreamerv3.commands import describe, help_texts
+from dreamerv3.main import TOOLS
+
 ROOT = pathlib.Path(__file__).parents[2]
+sys.path.append(str(ROOT / 'tests' / 'dreamerv3' / 'dashboard'))
+import browsing  # noqa: E402
+
+NEEDED = 'needs a browser: apt-get install chromium'
 PARTS = ('docs', 'mkdocs.yml', 'README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md')
-PARTS += ('CHANGELOG.md', 'embodied', 'dreamerv3', 'examples', 'bench')
+PARTS += ('CHANGELOG.md', 'CITATION.cff', 'embodied', 'dreamerv3', 'examples', 'bench')
 
 
 def build(folder):
@@ -40,12 +48,51 @@ def test_every_page_is_built_and_those_of_the_root_are_linked(copy):
     pages = {path.stem for path in (copy / 'docs').glob('*.md')}
     pages |= {'index', 'architecture', 'contributing', 'changelog'}
     assert pages <= {path.stem for path in site.glob('*.html')}
-    distributed = (site / 'distributed.html').read_text()
-    assert 'href="architecture.html"' in distributed
-    assert 'href="source/embodied/core/base.py.html"' in distributed
+    assert 'href="architecture.html"' in (site / 'one_machine.html').read_text()
+    linking = (site / 'change_the_algorithm.html').read_text()
+    assert 'href="source/embodied/core/base.py.html"' in linking
     source = (site / 'source/embodied/core/base.py.html').read_text()
     assert 'The five contracts' in source
     assert 'href="quickstart.html"' in (site / 'index.html').read_text()
+
+
+def test_options_and_interface_are_pages_made_from_the_code(copy):
+    options = (copy / 'site' / 'options.html').read_text()
+    for option in describe.declared():
+        assert f'<code>{option.name}</code>' in options
+    interface = (copy / 'site' / 'api.html').read_text()
+    for name in ('dreamerv3.train', 'embodied.run.parallel.combined', 'imagine('):
+        assert name in interface
+    sentence = dreamerv3.train.__doc__.splitlines()[0].rpartition('; ')[2]
+    assert sentence in interface
+
+
+@pytest.mark.skipif(not browsing.CHROMIUM, reason=NEEDED)
+def test_the_search_works_in_a_folder_without_a_server(copy):
+    with browsing.browser() as browser:
+        page = browser.new_page()
+        page.goto((copy / 'site' / 'index.html').as_uri())
+        page.fill('input.md-search__input', 'update_queue')
+        found = page.wait_for_selector('.md-search-result__link')
+        assert found.get_attribute('href').startswith('file:///')
+
+
+def test_each_user_page_begins_with_a_command(copy):
+    """One question per page, and a command that answers it."""
+    pages = ('one_machine', 'crashes', 'clusters', 'replicas', 'slow_or_not_learning')
+    for name in pages:
+        text = (ROOT / 'docs' / f'{name}.md').read_text()
+        assert text.splitlines()[0].endswith('?'), name
+        names = re.findall(r'^dreamer (\w[\w-]*)', text, re.MULTILINE)
+        assert names, name
+        for command in names:
+            assert command in help_texts.PAGES or command in TOOLS, f'{name}: {command}'
+
+
+def test_all_decisions_are_in_the_navigation(copy):
+    index = (copy / 'site' / 'index.html').read_text()
+    for path in (copy / 'docs' / 'decisions').glob('[0-9]*.md'):
+        assert f'href="decisions/{path.stem}.html"' in index
 
 
 def test_pages_fetch_nothing_from_elsewhere(copy):

@@ -46,6 +46,11 @@ def bundle(catch_run, tmp_path_factory):
     return out
 
 
+def test_others_may_read_all_files_of_a_bundle(bundle):
+    modes = {path.name: path.stat().st_mode for path in bundle.iterdir()}
+    assert len(set(modes.values())) == 1, modes
+
+
 def test_bundle_holds_weights_config_scores_and_a_card(bundle, catch_run):
     names = {path.name for path in bundle.iterdir()}
     assert names == {

@@ -45,6 +45,20 @@ def test_flags_take_the_type_of_their_option(line, name, value):
     assert type(found) is type(value)
 
 
+@pytest.mark.parametrize(
+    'line, name, value',
+    [
+        ('--run.transport zmq', 'run.transport', 'native'),
+        ('--script parallel_env --replica 3', 'run.first_env', 3),
+        ('--script parallel_envs --replica 2', 'run.first_env', 2),
+    ],
+)
+def test_former_names_of_options_work_and_say_the_name_of_today(line, name, value):
+    assert resolve(line)[name] == value
+    (note,) = warnings(line)
+    assert f'is called {name}={value} now' in note
+
+
 def test_patterns_set_every_option_they_match():
     config = resolve(r'--.*\.units 64 --agent\.(enc|dec)\.depth=3')
     parts = ('enc', 'dec', 'reward', 'cont', 'policy', 'value')
@@ -98,12 +112,20 @@ def test_control_presets_bring_their_size(name, size):
     assert resolve(f'--configs {name}').agent == resolve(f'--configs {size}').agent
 
 
-def test_the_preset_of_small_batches_is_size25m_with_a_higher_learning_rate():
-    config = resolve('--configs dmc_small_batch')
+def test_removed_presets_are_named_with_flags_of_the_same_settings():
+    flags = {}
+    for name in ('dmc_small_batch', 'atari100k_all_actions'):
+        with pytest.raises(ConfigError, match=f"'{name}' was removed") as error:
+            resolve(f'--configs {name}')
+        flags[name] = str(error.value)[str(error.value).index('--') :]
+    config = resolve(flags['dmc_small_batch'])
     assert config.agent == resolve('--configs size25m --agent.opt.lr 3e-4').agent
     assert (config.batch_size, config.batch_length) == (8, 32)
     assert (config.run.train_ratio, config.run.envs) == (64, 16)
+    assert (config.task, config.run.steps) == ('dmc_walker_walk', 3e5)
     assert config.env == resolve('--configs dmc_paper').env
+    config = resolve(flags['atari100k_all_actions'])
+    assert config == resolve('--configs atari100k --env.atari100k.actions=all')
 
 
 SETTINGS_OF_2023 = {
@@ -114,8 +136,16 @@ SETTINGS_OF_2023 = {
     'replay.online': False,
     'replay_context': 0,
     'agent.policy_grad': 'backprop',
+    'agent.opt.kind': 'adam',
     'agent.opt.lr': 1e-4,
+    'agent.opt.behavior_lr': 3e-5,
+    'agent.opt.eps': 1e-8,
+    'agent.opt.behavior_eps': 1e-5,
+    'agent.opt.agc': 0.0,
     'agent.opt.warmup': 0,
+    'agent.reward.twohot': 'symlog',
+    'agent.value.twohot': 'symlog',
+    'agent.cont.hard': True,
     'agent.dyn.deter': 512,
     'agent.dyn.stoch': 32,
     'agent.dyn.classes': 32,
@@ -144,7 +174,6 @@ def test_default_size_is_200m():
 BENCHMARKS = {
     'atari': ('atari_pong', 5.1e7, 32, 16),
     'atari100k': ('atari100k_pong', 1.1e5, 256, 1),
-    'atari100k_all_actions': ('atari100k_pong', 1.1e5, 256, 1),
     'crafter': ('crafter_reward', 1.1e6, 512, 1),
     'dmc_proprio': ('dmc_walker_walk', 1.1e6, 1024, 16),
     'dmc_paper': ('dmc_walker_walk', 3e5, 512, 16),
@@ -172,8 +201,6 @@ SETTINGS = {
     'atari': ATARI | {'size': 96, 'gray': True, 'sticky': True, 'actions': 'all'},
     'atari100k': ATARI
     | {'size': 64, 'gray': False, 'sticky': False, 'actions': 'needed'},
-    'atari100k_all_actions': ATARI
-    | {'size': 64, 'gray': False, 'sticky': False, 'actions': 'all'},
     'crafter': {'size': 64},
     'dmc_proprio': {'proprio': True, 'image': False, 'repeat': 1},
     'dmc_paper': {'proprio': True, 'image': False, 'repeat': 2},

@@ -111,11 +111,40 @@ def test_metrics_of_a_single_process_are_documented(tmp_path):
     assert sorted(written - set().union(*matches(written).values())) == []
 
 
-def test_preset_fits_into_five_minutes():
+def test_the_demo_ends_by_its_updates_at_the_latest_and_not_by_the_clock():
     config, _ = config_lib.resolve(['--configs', 'tiny', 'demo'])
     assert config.task == 'toy_catch'
     assert config.env.toy.size == 16
-    assert 0 < config.run.duration <= 270
+    assert config.run.duration == 0
+    replayed = config.batch_size * config.batch_length
+    assert config.run.steps * config.run.train_ratio / replayed == 6000
+
+
+def test_the_demo_ends_when_its_score_is_good_enough(tmp_path):
+    """Random play is enough here: the way to the optimum that is asked for is none."""
+    code = (
+        'import sys\nfrom dreamerv3.commands import demo\n'
+        'demo.ENOUGH = -1.0\n'
+        'demo.main(sys.argv[2:], sys.argv[1])'
+    )
+    flags = ['--random_agent', '--run.steps', '1e7', '--run.log_every', '0.2']
+    command = [sys.executable, '-c', code, str(tmp_path), *flags]
+    done = subprocess.run(command, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert 'Score of the last 100 episodes' in done.stdout
+    (logdir,) = (p for p in tmp_path.iterdir() if p.is_dir())
+    stop = read_records(logdir / 'events.jsonl')[-1]
+    assert (stop['event'], stop['reason']) == ('stop', 'SIGINT')
+
+
+def test_a_demo_that_did_not_suffice_says_what_to_do(output, logdir):
+    """This one is far too short to learn anything."""
+    assert 'less than most runs reach' in output
+    command = re.search(r'To train it further: dreamer (.+)\. To begin', output)[1]
+    name, *flags = command.split()
+    config, _ = config_lib.resolve([f'--script={name}', *flags])
+    assert (config.logdir, config.run.steps) == (str(logdir), 800)
+    assert re.search(r'dreamer demo --seed 1$', output, re.MULTILINE)
 
 
 def test_unknown_option_of_the_demo_is_refused(capsys, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import signal
 
 import elements
+import gymnasium
 import numpy as np
 import pytest
 from PIL import Image
@@ -149,3 +150,52 @@ def test_mistakes_are_explained(catch_run, tmp_path, capsys, argv, words):
     assert main(['eval', *argv, '--run.debug']) == 2
     error = capsys.readouterr().err
     assert all(word in error for word in words), error
+
+
+def test_evaluation_takes_what_training_takes(catch_run):
+    seeds = []
+
+    def make_env(seed):
+        seeds.append(seed)
+        return gymnasium.make('CartPole-v1')
+
+    env = embodied.envs.wrap(gymnasium.make('CartPole-v1'))
+    acts = {k: v for k, v in env.act_space.items() if k != 'reset'}
+    agent = embodied.RandomAgent(env.obs_space, acts, seed=0)
+    result = dreamerv3.evaluate(agent, make_env, episodes=4, envs=2)
+    np.testing.assert_array_equal(result.scores, result.lengths)  # 1 per step
+    assert len(set(seeds)) == 2
+    agent = dreamerv3.load(catch_run)
+    result = dreamerv3.evaluate(agent, task='toy_catch', episodes=2, envs=2)
+    assert set(np.abs(result.scores)) == {1}
+
+
+@pytest.mark.parametrize('given', [{}, {'make_env': Counting, 'task': 'toy_catch'}])
+def test_there_is_one_environment_to_evaluate_in(given):
+    with pytest.raises(ConfigError, match='either make_env'):
+        dreamerv3.evaluate(Still(), **given)
+
+
+def test_environments_of_functions_are_adjusted_as_for_training(tmp_path):
+    def make_env():
+        return Box()
+
+    options = {'env.own.size': 16, 'env.own.length': 3, 'run.steps': 40}
+    run = dreamerv3.train(
+        make_env, tmp_path, configs=['tiny', 'debug'], options=options
+    )
+    result = dreamerv3.evaluate(run.agent(), make_env, episodes=2, envs=1)
+    assert result.lengths.tolist() == [3, 3]
+
+
+class Box(gymnasium.Env):
+    """Images of 20 x 20 without an end."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (20, 20, 3), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        return np.zeros((20, 20, 3), np.uint8), {}
+
+    def step(self, action):
+        return np.zeros((20, 20, 3), np.uint8), 1.0, False, False, {}

@@ -1,5 +1,6 @@
 import contextlib
 import functools
+import io
 import os
 import pickle
 import subprocess
@@ -7,11 +8,13 @@ import sys
 
 import cloudpickle
 import numpy as np
+import psutil
 import pytest
+from rich.console import Console
 
 import embodied
 from dreamerv3 import config as config_lib
-from dreamerv3 import factories
+from dreamerv3 import factories, sinks
 from embodied.core.errors import ConfigError
 from embodied.logging import read_records
 from embodied.run.parallel.supervision.status import StatusFile
@@ -206,6 +209,17 @@ def test_terminal_counts_the_restarts_that_the_launcher_reports(tmp_path, capfd)
     logger.close()
 
 
+def test_terminal_shows_what_takes_a_role_long(tmp_path):
+    config = resolve(f'--logdir {tmp_path}')
+    role = {'state': 'running', 'error': '', 'pid': 1, 'restarts': 0}
+    doing = {'activity': 'compiling', 'doing': 'compiling train for 34 s'}
+    output = sinks.MAKERS['terminal'](config)
+    output._console = Console(file=io.StringIO(), width=100)
+    StatusFile(tmp_path, epoch=1).write('running', {'agent': {**role, **doing}})
+    output._console.print(output._render())
+    assert 'agent compiling train for 34 s.' in output._console.file.getvalue()
+
+
 def test_output_that_fails_is_noted_in_the_folder(tmp_path, capfd):
     logger = factories.make_logger(
         resolve(f'--logger.outputs video --logdir {tmp_path}')
@@ -223,15 +237,21 @@ def test_output_that_fails_is_noted_in_the_folder(tmp_path, capfd):
 @pytest.mark.parametrize(
     'flags, expected',
     [
-        ('', 'GB of memory for replay'),
-        ('--replay.dir {}', 'GB of disk for replay'),
-        ('--replay.dir {} --replay.size 1e12', 'are free. Lower replay.size'),
-        ('--replay.dir {} --replay.latents ram', 'GB of RAM for latents'),
-        ('--script eval_only', ''),
+        ('', ''),
+        ('--replay.size {large}', 'GB of memory for replay'),
+        ('--replay.size {large} --quiet', ''),
+        ('--replay.dir {folder} --replay.size 1e12', 'are free. Lower replay.size'),
+        ('--replay.dir {folder} --replay.size 1e12 --quiet', 'are free. Lower'),
+        ('--replay.size {large} --script eval_only', ''),
     ],
 )
-def test_training_starts_with_an_estimate_of_replay(flags, expected, tmp_path, capsys):
-    factories.make_agent(resolve(flags.format(tmp_path / 'new')))
+def test_a_replay_that_takes_much_of_what_is_free_is_announced(
+    flags, expected, tmp_path, capsys
+):
+    row = 16 * 16 * 3  # bytes of an image, the least that a step takes
+    large = int(0.7 * psutil.virtual_memory().available / (row + 100))
+    config = resolve(flags.format(folder=tmp_path / 'new', large=large))
+    factories.make_agent(config.update(random_agent=True))
     said = capsys.readouterr().err
     assert expected in said
     assert ('dreamer: this run needs about' in said) == bool(expected)

@@ -296,7 +296,7 @@ def test_tasks_are_listed_with_their_suites(capsys):
     assert main(['tasks', 'toys']) == 2
 
 
-@pytest.mark.parametrize('argv', [[], ['--help'], ['train', '--help'], ['help']])
+@pytest.mark.parametrize('argv', [[], ['--help'], ['-h'], ['help']])
 def test_help_names_every_command(capsys, argv):
     assert main(argv) == 0
     out = capsys.readouterr().out
@@ -315,7 +315,7 @@ def test_console_shows_single_lines_and_nothing_else(tmp_path, capfd):
     flags = ['--logger.outputs', 'terminal', '--run.log_every', '-1']
     assert main(['train', *FAST, *flags, '--logdir', str(tmp_path)]) == 0
     out, err = capfd.readouterr()
-    assert err.startswith('dreamer: this run needs about ') and err.count('\n') == 1
+    assert err == ''
     lines = out.splitlines()
     assert len(lines) > 10
     assert all(line.startswith('step ') for line in lines)

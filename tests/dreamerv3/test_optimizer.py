@@ -1,4 +1,4 @@
-"""LaProp with clipping and warm-up: hand-worked steps, and the oracle's."""
+"""LaProp and Adam with clipping and warm-up: hand-worked steps, and the oracle's."""
 
 import types
 
@@ -22,7 +22,7 @@ def options(**changes):
 def run(settings, params, grads):
     """Parameters after each update."""
     layout = Layout(jnp.asarray(params))
-    optimizer = make_optimizer(settings, layout)
+    optimizer = make_optimizer(settings, layout, layout.size)
     update = jax.jit(optimizer.update)
     vector = layout.join(jnp.asarray(params))
     state, history = optimizer.init(vector), []
@@ -76,6 +76,53 @@ def test_momentum_averages_normalized_gradients():
     after = run(options(lr=0.5, warmup=0), [50.0], [[2.0], [-2.0]])
     steps = np.diff([[50.0], *after], axis=0)
     np.testing.assert_allclose(steps, [[-0.5], [0.5 / 19]], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ('kind', 'second'),
+    [
+        # The root of the second moment is sqrt(10.003) after 2 and -4. LaProp averages
+        # 1 and -4 / 3.1628, Adam divides the average of 2 and -4 by 3.1628.
+        ('laprop', (0.09 - 0.1 * 1.26471) / 0.19),
+        ('adam', (0.09 * 2 - 0.1 * 4) / 0.19 / 3.16276),
+    ],
+)
+def test_adam_averages_first_and_laprop_divides_first(kind, second):
+    settings = options(kind=kind, lr=0.5, warmup=0, agc=0.0)
+    after = run(settings, [50.0], [[2.0], [-4.0]])
+    steps = np.diff([[50.0], *after], axis=0)
+    np.testing.assert_allclose(steps, [[-0.5], [-0.5 * second]], rtol=1e-3)
+
+
+@pytest.mark.parametrize('kind', ['laprop', 'adam'])
+@pytest.mark.parametrize(
+    ('own', 'expected'),
+    [
+        ({}, 0.5 * 2 / 3),
+        ({'behavior_lr': 0.1}, 0.1 * 2 / 3),
+        ({'behavior_eps': 6.0}, 0.5 * 2 / 8),
+        ({'behavior_lr': 0.1, 'behavior_eps': 6.0}, 0.1 * 2 / 8),
+    ],
+    ids=str,
+)
+def test_policy_and_value_have_a_rate_and_an_epsilon_of_their_own(kind, own, expected):
+    settings = options(kind=kind, lr=0.5, warmup=0, agc=0.0, eps=1.0, **own)
+    params = {'model': jnp.full(3, 50.0), 'value': jnp.full(2, 50.0)}
+    layout = Layout(params)
+    optimizer = make_optimizer(settings, layout, Layout(params['model']).size)
+    vector = layout.join(params)
+    grads = layout.join(jax.tree.map(lambda x: jnp.full_like(x, 2.0), params))
+    updates, _ = jax.jit(optimizer.update)(grads, optimizer.init(vector), vector)
+    updates = layout.split(updates)
+    np.testing.assert_allclose(updates['model'], -0.5 * 2 / 3, rtol=1e-5)
+    np.testing.assert_allclose(updates['value'], -expected, rtol=1e-5)
+
+
+def test_without_a_limit_gradients_stay_as_they_are():
+    clip = clip_by_parameter_norm(0.0, 1e-3, Layout(jnp.ones(2)))
+    grads = jnp.array([1e9, -1e9])
+    clipped, _ = clip.update(grads, clip.init(grads), jnp.zeros(2))
+    np.testing.assert_array_equal(clipped, grads)
 
 
 def test_gradients_of_zero_move_nothing():

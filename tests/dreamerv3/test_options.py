@@ -29,6 +29,7 @@ OPTIONS = config_lib.resolve([])[0].flat
 # Modules of the command line, where the name `config` always means the whole one.
 WHOLE = (
     'main.py',
+    'loops.py',
     'run_folder.py',
     'commands/demo.py',
     'replica_options.py',
@@ -37,7 +38,7 @@ WHOLE = (
 METHODS = {'flat', 'get', 'items', 'partition', 'startswith', 'update'}  # not options
 
 
-# Options that nobody reads, though others of the same name or group are read: if the
+# Options that are not read, though others of the same name or group are: if the
 # recorder missed these, it would miss real ones.
 DECOYS = {'agent.dec.symlog', 'agent.cont.bins', 'jax.seed'}
 

@@ -15,10 +15,11 @@ from dreamerv3.agent.networks.rssm import State
 from dreamerv3.agent.replay_context import Sequence
 from dreamerv3.agent.returns import Range
 from embodied.core.errors import ConfigError
-from embodied.jax.outputs import TwoHot, symexp_bins
+from embodied.jax.outputs import Bernoulli, SymlogTwoHot, TwoHot, symexp_bins
 
 ROLLOUTS, STEPS = 3, 4
 BINS = 255
+HEADS = ('reward', 'value')
 PROBLEM = oracle.Problem(
     image=None,
     vectors={'position': 3},
@@ -128,6 +129,37 @@ def test_a_fresh_head_predicts_zero_and_can_be_derived_there():
     logits = jnp.zeros(BINS)
     assert pred(logits) == 0
     np.testing.assert_allclose(jax.grad(pred)(logits)[-1], 20 / BINS, rtol=1e-3)
+
+
+def test_hard_continues_are_zero_or_one_times_the_discount():
+    model, _ = model_of(('force',), '--agent.cont.hard=True', '--agent.horizon=4')
+    out = Bernoulli(jnp.array([-9.0, -0.1, 0.1, 9.0]))
+    continues = model._imagined_continue(out)
+    np.testing.assert_allclose(continues, [0, 0, 0.75, 0.75])
+
+
+@pytest.mark.parametrize('name', ['reward', 'value'])
+def test_reward_and_value_choose_the_space_of_their_bins(name):
+    model, _ = model_of(('force',), f'--agent.{name}.twohot=symlog')
+    nets = model.init(jax.random.key(0))['params']
+    kinds = {k: type(getattr(nets, k)(jnp.zeros(feat_of(nets)))) for k in HEADS}
+    assert kinds == {k: SymlogTwoHot if k == name else TwoHot for k in HEADS}
+
+
+def test_policy_and_value_are_the_last_tensors_of_the_optimizer():
+    model, _ = model_of(('force',))
+    marks = model.layout.split(jnp.arange(model.layout.size) >= model._behavior_start)
+    of_behavior = {k for k, net in vars(marks).items() if any_true(net)}
+    assert of_behavior == {'policy', 'value'}
+    assert all(x.all() for x in jax.tree.leaves((marks.policy, marks.value)))
+
+
+def any_true(net):
+    return any(np.any(x) for x in jax.tree.leaves(net))
+
+
+def feat_of(nets):
+    return nets.reward.mlp.layers[0].linear.kernel.shape[0]
 
 
 def model_of(actions, *flags):

@@ -27,6 +27,9 @@ def resolve(**changes):
 def test_replicas_that_can_find_each_other_are_accepted():
     check_replicas(resolve())
     check_replicas(resolve(script='train', replicas=1, replica=5))
+    check_replicas(resolve(clock_addr='host:7100'))
+    plain = {'random_agent': True, 'jax.coordinator_address': ''}
+    check_replicas(resolve(clock_addr='host:7100', **plain))
 
 
 @pytest.mark.parametrize(
@@ -39,6 +42,8 @@ def test_replicas_that_can_find_each_other_are_accepted():
         ({'logdir': 'run-{timestamp}'}, 'the same --logdir'),
         ({'jax.coordinator_address': ''}, "coordinator_address='' must be host:port"),
         ({'jax.coordinator_address': 'host'}, "'host' must be host:port"),
+        ({'clock_addr': 'host'}, "clock_addr='host' must be host:port"),
+        ({'random_agent': True}, "clock_addr='' must be host:port"),
     ],
     ids=str,
 )

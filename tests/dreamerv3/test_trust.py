@@ -17,7 +17,7 @@ from dreamerv3.api import foreign
 from dreamerv3.api.origin import Origin
 from dreamerv3.main import main
 from embodied import envs
-from embodied.core.checkpoint import Checkpoint, load_part, load_step
+from embodied.core.checkpoint import Checkpoint, load_part, load_part_and_step
 from embodied.core.errors import TrustError
 from embodied.core.files import seal
 from embodied.envs.adapters import own
@@ -58,7 +58,9 @@ def make_bundle(catch_run, tmp_path):
         data = load_part(catch_run, 'agent')
         origin = Origin.load(data['origin'])
         out = tmp_path / 'bundle'
-        bundle_lib.write(out, origin, data['state'], load_step(catch_run))
+        bundle_lib.write(
+            out, origin, data['state'], load_part_and_step(catch_run, 'agent')[1]
+        )
         config = elements.Config.load(out / 'config.yaml')
         flat = {**config.flat, **{k.replace('__', '.'): v for k, v in options.items()}}
         (out / 'config.yaml').write_text(config_lib.dump(elements.Config(flat)))

@@ -209,7 +209,7 @@ FAULTS = [
     (FloatPicture, 'error', r'neither an image'),
     (Unseeded, 'warning', r"same seed differ in \['vector'\]"),
     (OddImage, 'warning', r'84 x 84'),
-    (Unbounded, 'warning', r"'action' has no finite bounds"),
+    (Unbounded, 'error', r"'action' has no finite bounds"),
     (Blind, 'warning', r"\['image'\] were the same"),
     (Stutter, 'warning', r'10 times as long'),
     (Slow, 'warning', r'steps per second'),
@@ -325,3 +325,22 @@ def test_the_command_prints_findings_with_what_to_do(tmp_path, monkeypatch, caps
 def test_tasks_of_the_checker_are_bare():
     bare = envs.registry.make_bare('gym_Pendulum-v1', 0)
     assert float(bare.act_space['action'].high[0]) == 2
+
+
+def test_options_of_environments_are_those_of_training(tmp_path, monkeypatch, capsys):
+    (tmp_path / 'my_unbounded_env.py').write_text(
+        'import gymnasium\nimport numpy as np\n\n'
+        'class Env(gymnasium.Env):\n'
+        '    observation_space = gymnasium.spaces.Box(0, 1, (1,), np.float32)\n'
+        '    action_space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)\n'
+        '    def reset(self, seed=None, options=None):\n'
+        '        return np.zeros(1, np.float32), {}\n'
+        '    def step(self, action):\n'
+        '        return np.zeros(1, np.float32), 0.0, False, True, {}\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    command = ['check-env', 'my_unbounded_env:Env', '--steps', '20']
+    assert main(command) == 1
+    assert '--env.own.bound' in capsys.readouterr().out
+    assert main([*command, '--env.own.bound', '2']) == 0

@@ -273,3 +273,107 @@ def test_sources_that_cannot_work_are_refused(source, settings, kind, words):
     with pytest.raises(kind) as error:
         FromGym(source, **settings)
     assert all(word in str(error.value) for word in words)
+
+
+def test_numbers_of_infos_that_are_named_become_log_keys():
+    class Scored(Sampled):
+        def step(self, action):
+            *rest, _ = super().step(action)
+            return *rest, {'distance': 0.5, 'is_success': True, 'text': 'no'}
+
+    env = FromGym(Scored(), log=['is_success', 'distance'])
+    first, second = play(env, 2)
+    keys = ('log/is_success', 'log/distance')
+    assert [float(first[k]) for k in keys] == [0, 0]  # the info of a reset has none
+    assert [float(second[k]) for k in keys] == [1, 0.5]
+
+
+def test_a_name_that_no_info_has_is_an_error_at_the_end_of_the_first_episode():
+    env = FromGym(Sampled(ends=[(False, False), (True, False)]), log=['scor'])
+    with pytest.raises(ConfigError, match=r"\['scor'\].*\['score'\]"):
+        play(env, 3)
+
+
+def test_only_numbers_of_infos_can_be_logged():
+    class Wordy(Sampled):
+        def reset(self, seed=None, options=None):
+            return super().reset(seed)[0], {'score': 'high'}
+
+    with pytest.raises(SpaceError, match="'score' is a str"):
+        play(FromGym(Wordy(), log=['score']), 1)
+
+
+class Old(Sampled):
+    """Returns what environments of gym before 0.26 return."""
+
+    def reset(self, seed=None, options=None):
+        return super().reset(seed)[0]
+
+
+class OldStep(Sampled):
+    def step(self, action):
+        obs, reward, terminated, _, info = super().step(action)
+        return obs, reward, terminated, info
+
+
+class Rewarded(Sampled):
+    def __init__(self, reward):
+        super().__init__()
+        self._reward = reward
+
+    def step(self, action):
+        obs, _, *rest = super().step(action)
+        return obs, self._reward, *rest
+
+
+@pytest.mark.parametrize(
+    ('env', 'words'),
+    [
+        (Old(), 'reset.* of Old returned a ndarray.*shimmy'),
+        (OldStep(), 'step.* of OldStep returned 4 values.*shimmy'),
+        (Rewarded(None), 'Rewarded returned the reward None'),
+        (Rewarded(np.ones(1)), r'reward of shape \(1,\).*float\(reward\[0\]\)'),
+    ],
+)
+def test_results_of_other_interfaces_are_named(env, words):
+    with pytest.raises(SpaceError, match=words):
+        play(FromGym(env), 2)
+
+
+class Players:
+    """The parallel interface of PettingZoo."""
+
+    possible_agents = ['one', 'two']  # noqa: RUF012
+
+    def observation_space(self, agent):
+        return BOX
+
+    def action_space(self, agent):
+        return spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        raise AssertionError('not to be played')
+
+
+def gym_env():
+    """Of the package that was there before Gymnasium, which need not be installed."""
+    kind = type('Box', (), {'__module__': 'gym.spaces.box'})
+    return type(
+        'Cart', (), {'observation_space': kind(), 'action_space': 0, 'reset': 0}
+    )()
+
+
+@pytest.mark.parametrize(
+    ('env', 'words'),
+    [
+        (Players(), 'Players looks like an environment of PettingZoo'),
+        (gym_env(), 'Cart is an environment of the package gym.*shimmy'),
+        (
+            gymnasium.vector.SyncVectorEnv([Sampled, Sampled]),
+            'SyncVectorEnv is a vector environment of 2',
+        ),
+    ],
+)
+def test_environments_of_other_interfaces_are_refused_by_name(env, words):
+    with pytest.raises(ConfigError, match=words):
+        FromGym(env)

@@ -1,5 +1,8 @@
 """Environments of users: found by name, adapted, sent through files."""
 
+import importlib
+import shutil
+import sys
 import threading
 
 import dm_env
@@ -9,7 +12,7 @@ import pytest
 from dm_env import specs
 
 from embodied import envs
-from embodied.core.errors import ConfigError
+from embodied.core.errors import ConfigError, SpaceError
 from embodied.envs import registry
 from embodied.envs.adapters import own
 
@@ -149,3 +152,69 @@ def test_factories_that_cannot_travel_are_refused(tmp_path):
     lock = threading.Lock()
     with pytest.raises(ConfigError, match='Create files'):
         own.save(lambda: lock, tmp_path / 'make_env.pkl')
+
+
+class Unbounded(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 1, (3, 8, 8), np.float32)
+    action_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros((3, 8, 8), np.float32), {}
+
+    def step(self, action):
+        assert np.abs(action).max() <= 3
+        return np.ones((3, 8, 8), np.float32), 0.0, False, False, {'goal': 1}
+
+
+@pytest.fixture
+def odd(tmp_path):
+    path = tmp_path / 'odd.pkl'
+    return own.save(lambda: Unbounded(), path)
+
+
+@pytest.mark.parametrize(
+    ('settings', 'words'),
+    [
+        ({}, r"'vector'.*env\.own\.convert True"),
+        ({'convert': True}, r"'action' has no finite bounds.*env\.own\.bound"),
+    ],
+)
+def test_odd_spaces_are_refused_with_the_option_that_helps(odd, settings, words):
+    with pytest.raises(SpaceError, match=words):
+        envs.make(odd, **settings)
+
+
+def test_options_make_odd_environments_playable(odd):
+    env = envs.make(odd, convert=True, bound=3.0, log='goal', size=16)
+    assert env.obs_space['vector'].shape == (16, 16, 3)
+    first(env)
+    action = {'action': np.full(2, 7, np.float32), 'reset': np.bool_(False)}
+    obs = env.step(action)
+    assert (obs['vector'] == 255).all()
+    assert obs['log/goal'] == 1
+
+
+def test_infos_to_log_are_those_of_gymnasium_only(tmp_path):
+    task = own.save(lambda: envs.Dummy('disc'), tmp_path / 'dummy.pkl')
+    with pytest.raises(ConfigError, match=r'goal.*Gymnasium.*Dummy'):
+        envs.make(task, log='goal')
+
+
+def test_a_pickled_factory_says_which_module_it_lacks(tmp_path, monkeypatch):
+    (tmp_path / 'passing_module.py').write_text('class Maker:\n  pass\n')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module('passing_module')
+    task = own.save(module.Maker, tmp_path / 'maker.pkl')
+    (tmp_path / 'passing_module.py').unlink()
+    monkeypatch.delitem(sys.modules, 'passing_module')
+    shutil.rmtree(tmp_path / '__pycache__', ignore_errors=True)
+    importlib.invalidate_caches()
+    with pytest.raises(ConfigError, match="needs the module 'passing_module'"):
+        own.find(task)
+
+
+def test_wrap_takes_environments_of_gymnasium():
+    env = envs.wrap(gymnasium.make('CartPole-v1'))
+    assert first(env)['is_first']
+    assert registry.is_wrapped(env)

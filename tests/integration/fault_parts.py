@@ -61,6 +61,7 @@ ARGS = {
     'from_checkpoint': '',
     'from_checkpoint_regex': '.*',
     'usage': False,
+    'first_env': 0,
     'replica': 0,
     'replicas': 1,
     'debug': False,

@@ -16,42 +16,21 @@ import numpy as np
 SIZE = 3  # entries of the observed vector
 BATCH, LENGTH, CONTEXT = 3, 4, 1
 ARGS = {
-    'actor_addr': 'localhost:{auto}',
-    'replay_addr': 'localhost:{auto}',
-    'logger_addr': 'localhost:{auto}',
-    'actor_batch': -1,
-    'actor_threads': 1,
-    'agent_process': True,
-    'remote_envs': False,
-    'remote_replay': False,
     'envs': 3,
     'eval_envs': 1,
     'eval_eps': 2,
     'steps': 300,
-    'duration': 0.0,
     'train_ratio': 4.0,
     'batch_size': BATCH,
     'batch_length': LENGTH,
-    'report_length': LENGTH,
-    'consec_train': 1,
-    'consec_report': 1,
-    'replay_context': CONTEXT,
     'log_every': 0.5,
     'report_every': 0.0,
-    'save_every': 60.0,
-    'report_batches': 2,
-    'episode_timeout': 60.0,
-    'from_checkpoint': '',
-    'from_checkpoint_regex': '.*',
     'usage': {'psutil': True, 'nvsmi': False},
-    'replica': 0,
-    'replicas': 1,
-    'debug': False,
 }
 
 
 def make_args(logdir, **changes):
-    """Only the keys that jobs from elsewhere have, unless told otherwise."""
+    """What differs from the defaults, and the options that a test sets."""
     return elements.Config({**ARGS, 'logdir': str(logdir), **changes})
 
 

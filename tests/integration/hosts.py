@@ -3,8 +3,8 @@
     with Hosts('agent', 'envs') as hosts:
         hosts.start('agent', command)     a process that sees that host's network alone
 
-Each host has a cable to `net`, which forwards nothing: who wants to reach another host
-has to go through a proxy there. Abstract Unix sockets, too, belong to one namespace.
+Each host has a cable to `net`, which forwards nothing: other hosts are reached through
+a proxy there. Abstract Unix sockets belong to one namespace, too.
 """
 
 import json
@@ -125,7 +125,7 @@ class Hosts:
 
 
 class Network:
-    """The proxy between hosts; without a word it neither delays nor cuts."""
+    """The proxy between hosts; without a command it neither delays nor cuts."""
 
     def __init__(self, hosts, routes):
         pairs = []
@@ -135,8 +135,8 @@ class Network:
         self._process = hosts.start(NET, [PROXY, *pairs], **pipes)
         assert self._process.stdout.readline() == 'ready\n'
 
-    def tell(self, command, value=0):
-        """Changes the conditions; what has happened so far, as a dict."""
+    def command(self, command, value=0):
+        """Changes the conditions; returns what has happened so far, as a dict."""
         self._process.stdin.write(f'{command} {value}\n')
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())

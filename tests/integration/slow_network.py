@@ -2,8 +2,8 @@
 
     python slow_network.py LISTEN FORWARD [LISTEN FORWARD ...]
 
-Each pair is `host,port`. It says `ready` and then obeys lines of its input, answering
-each with a JSON line of what has happened so far:
+Each pair is `host,port`. It prints `ready`, then reads commands, one per line, and
+answers each with a JSON line of what has happened so far:
 
     delay SECONDS       from now on bytes arrive so much later, in either direction
     rate BYTES          per second and direction, all connections together; 0: no limit
@@ -39,7 +39,7 @@ class Proxy:
         connect = lambda reader, writer: self._connect(reader, writer, forward)
         await asyncio.start_server(connect, *listen, limit=CHUNK)
 
-    def obey(self, command, value=0.0):
+    def execute(self, command, value=0.0):
         if command == 'delay':
             self.delay = value
         elif command == 'rate':
@@ -65,7 +65,7 @@ class Proxy:
                 *forward, limit=CHUNK
             )
         except OSError:
-            writer.transport.abort()  # nobody serves there yet
+            writer.transport.abort()  # no server is there yet
             return
         self.counts['connections'] += 1
         self._open.add(writer.transport)
@@ -88,12 +88,12 @@ class Proxy:
                 await way.put((begin, self.due(direction, len(data)), data))
             await way.join()
         except OSError:
-            pass  # the connection ends, which the other side has to hear
+            pass  # The connection ends, at both ends.
         finally:
             delivery.cancel()
 
     async def _deliver(self, way, writer):
-        """Writes what has arrived, until nobody reads it: the other way ends, too."""
+        """Writes what has arrived, until the reader is gone: then both ways end."""
         with contextlib.suppress(OSError):
             while True:
                 begin, due, data = await way.get()
@@ -123,7 +123,7 @@ async def main(pairs):
     await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
     while line := await lines.readline():
         command, *value = line.decode().split()
-        proxy.obey(command, *map(float, value))
+        proxy.execute(command, *map(float, value))
         print(json.dumps(proxy.counts), flush=True)
 
 

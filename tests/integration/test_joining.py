@@ -78,7 +78,7 @@ def run(tmp_path):
 @pytest.mark.long
 def test_jobs_that_do_not_fit_are_refused_and_the_run_goes_on(run, tmp_path):
     run.await_players((0, False))
-    one = '--replica', '4'
+    one = '--run.first_env', '4'
     other = tmp_path / 'other'
     ids = run_id.read(run.logdir), run_id.create(other)
     refusals = [
@@ -107,7 +107,7 @@ def test_jobs_that_do_not_fit_are_refused_and_the_run_goes_on(run, tmp_path):
     run.await_players((0, False), (1, False))
     # A worker that fits joins beside the evaluation environment, number 2 of the run.
     argv = [*COMMAND, 'parallel_env', *run.flags, '--logdir', str(run.logdir)]
-    joiner = subprocess.Popen([*argv, '--run.envs', '3', '--replica', '2'])
+    joiner = subprocess.Popen([*argv, '--run.envs', '3', '--run.first_env', '2'])
     run.await_players((2, False))
     run.process.send_signal(signal.SIGTERM)
     assert run.process.wait(SECONDS) == 0

@@ -1,4 +1,4 @@
-"""Who is served over a network, and found in it, asked from another host."""
+"""Which clients are served over a network, and how servers are found in it."""
 
 import subprocess
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from embodied.transport import keys
 
-PEER = Path(__file__).with_name('network_peer.py')
+PROCESS = Path(__file__).with_name('network_process.py')
 PORT = 7000
 REFUSED = 'ConnectionRefusedError'
 SHORT = '1'  # seconds; a good key takes a tenth of that
@@ -30,7 +30,7 @@ def serve(hosts):
     started = []
 
     def serve(*args, host='server'):
-        command = [PEER, 'server', *args]
+        command = [PROCESS, 'server', *args]
         server = hosts.start(host, command, stdout=subprocess.PIPE)
         started.append(server)
         assert server.stdout.readline() == 'ready\n'
@@ -44,7 +44,7 @@ def serve(hosts):
 
 def ask(hosts, where, *args):
     """What a process on a host prints."""
-    process = hosts.start(where, [PEER, *args], stdout=subprocess.PIPE)
+    process = hosts.start(where, [PROCESS, *args], stdout=subprocess.PIPE)
     return process.communicate(timeout=60)[0].strip()
 
 
@@ -61,7 +61,7 @@ def test_without_a_key_nothing_outside_of_loopback_is_served(hosts, serve, addr)
 
 def test_without_a_key_no_server_starts_outside_of_loopback(hosts):
     for host in (hosts.address('server'), '0.0.0.0', '[::]'):
-        command = [PEER, 'server', f'{host}:{PORT}']
+        command = [PROCESS, 'server', f'{host}:{PORT}']
         pipes = {'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE}
         server = hosts.start('server', command, **pipes)
         out, err = server.communicate(timeout=60)
@@ -78,7 +78,7 @@ def test_with_a_wrong_key_nothing_is_served(hosts, serve, tmp_path):
     assert wrong == 'Timeout'
 
 
-def test_an_intruder_who_knows_the_public_key_gets_nothing(hosts, serve, tmp_path):
+def test_an_intruder_with_the_public_key_gets_nothing(hosts, serve, tmp_path):
     ours = keys.create(tmp_path / 'ours')
     theirs = keys.create(tmp_path / 'theirs')
     serve(f'0.0.0.0:{PORT}', tmp_path / 'ours')
@@ -89,7 +89,7 @@ def test_an_intruder_who_knows_the_public_key_gets_nothing(hosts, serve, tmp_pat
     (tmp_path / 'theirs' / 'client.json').write_text(text)
     address = f'{hosts.address("server")}:{PORT}'
     assert ask(hosts, 'net', 'client', address, tmp_path / 'theirs', SHORT) == 'Timeout'
-    # ZeroMQ greets whoever connects, and does not talk to those without a key.
+    # ZeroMQ sends a greeting to every connection, and nothing more without a key.
     there = hosts.address('server')
     assert ask(hosts, 'net', 'probe', there, PORT) == f'open:True none {REFUSED}'
     assert ask(hosts, 'net', 'client', address, tmp_path / 'ours') == SECRET
@@ -105,7 +105,7 @@ def test_a_server_that_moves_is_found_again_by_its_name(
         hosts.name(host, **{'replay-here': hosts.address(host, version)})
     first = serve(f'replay-here:{PORT}', tmp_path, 'first', host='server')
     pipes = {'stdin': subprocess.PIPE, 'stdout': subprocess.PIPE}
-    asker = hosts.start('net', [PEER, 'asker', f'replay:{PORT}', tmp_path], **pipes)
+    asker = hosts.start('net', [PROCESS, 'asker', f'replay:{PORT}', tmp_path], **pipes)
 
     def ask():
         asker.stdin.write('\n')

@@ -23,12 +23,12 @@ from dreamerv3 import config as config_lib
 from dreamerv3 import factories
 from dreamerv3.main import loop_args
 from embodied import transport
-from embodied.core.checkpoint import load_part, load_step
+from embodied.core.checkpoint import load_part, load_part_and_step
 from embodied.core.errors import DreamerError, RoleError
 from embodied.logging import read_records
 from embodied.processes.signals import REPEAT_KEY
 from embodied.run import parallel
-from embodied.run.parallel.context import make_client
+from embodied.run.parallel.context import RoleContext
 from embodied.run.parallel.engines import ports as addresses
 from embodied.run.parallel.settings import FIRST_EVAL_ENV, ParallelSettings
 from embodied.run.parallel.supervision.supervisor import Supervisor
@@ -84,7 +84,7 @@ def run_combined(
 def check_finished(logdir, steps=300, ratio=4.0):
     """The folder of a run that has come to its end, with all counters in agreement."""
     updates = load_part(logdir / 'ckpt' / 'agent', 'agent')['updates']
-    committed = load_step(logdir / 'ckpt' / 'replay')
+    committed = load_part_and_step(logdir / 'ckpt' / 'replay', 'replay')[1]
     assert steps <= committed < steps + 3
     # Behind by less than one update, ahead by no more than the limiter allows.
     earned = (committed - MINIMUM) * ratio / foreign.LENGTH
@@ -181,7 +181,7 @@ def test_jobs_of_the_command_line_make_one_run(tmp_path):
     flags += ['--logdir', str(tmp_path), '--logger.outputs', 'jsonl']
     for name, address in fixed_addresses().items():
         flags += [f'--run.{name}', address]
-    jobs = [['parallel_env', '--replica', str(number)] for number in (3, 2)]
+    jobs = [['parallel_env', '--run.first_env', str(number)] for number in (3, 2)]
     jobs += [['parallel_env', '--replica', '0', '--run.envs_per_worker', '2']]
     jobs += [['parallel_replay'], ['parallel']]
     command = [sys.executable, '-m', 'dreamerv3']
@@ -206,11 +206,12 @@ def test_a_job_that_a_signal_ends_says_that_it_is_still_needed(tmp_path, role):
     flags = ['--configs', 'debug', '--logger.outputs', 'jsonl']
     flags += ['--logdir', str(tmp_path)]
     flags += [f'--run.{name}={addr}' for name, addr in fixed_addresses().items()]
-    settings = ParallelSettings.read(loop_args(config_lib.resolve(flags)[0]))
+    context = RoleContext.of(loop_args(config_lib.resolve(flags)[0]))
+    addr = getattr(context.settings, f'{role}_addr')
     command = [sys.executable, '-m', 'dreamerv3', f'parallel_{role}', *flags]
     with (
         subprocess.Popen(command) as process,
-        make_client(getattr(settings, f'{role}_addr'), 'test', settings) as client,
+        context.make_client(addr, 'test') as client,
     ):
         client.connect(SECONDS)
         process.send_signal(signal.SIGTERM)
@@ -323,7 +324,7 @@ def test_a_signal_ends_a_run_with_a_save_and_the_same_command_goes_on(
     assert again.wait(SECONDS) == 0
     after = load_part(logdir / 'ckpt' / 'agent', 'learner')
     assert after['updates'] > before['updates']
-    assert load_step(logdir / 'ckpt' / 'replay') >= steps
+    assert load_part_and_step(logdir / 'ckpt' / 'replay', 'replay')[1] >= steps
     numbers = [x['step'] for x in read_records(logdir / 'metrics.jsonl')]
     assert numbers == sorted(numbers)
 
@@ -335,7 +336,7 @@ def test_a_second_signal_ends_a_run_at_once(tmp_path, door, start_script):
     processes = processes_of(launcher)
     launcher.send_signal(signal.SIGINT)
     door.await_knock()  # by an environment that is closed, while the agent does not end
-    threading.Event().wait(REPEAT_KEY + 0.2)  # or it would be the same wish
+    threading.Event().wait(REPEAT_KEY + 0.2)  # or it would be the same request
     launcher.send_signal(signal.SIGINT)
     assert launcher.wait(SECONDS) != 0
     await_ends(processes)
@@ -378,9 +379,9 @@ def test_a_finished_run_says_so_and_goes_on_when_its_limit_is_raised(tmp_path, c
     run_combined(tmp_path)
     assert f'The run in {tmp_path} is finished: 30' in capfd.readouterr().out
     run_combined(tmp_path, steps=400)
-    committed = load_step(tmp_path / 'ckpt' / 'replay')
+    committed = load_part_and_step(tmp_path / 'ckpt' / 'replay', 'replay')[1]
     assert 400 <= committed < 403
-    assert load_step(tmp_path / 'ckpt' / 'agent') == committed
+    assert load_part_and_step(tmp_path / 'ckpt' / 'agent', 'agent')[1] == committed
 
 
 # Failing

@@ -46,7 +46,7 @@ def test_roles_on_a_node_come_back_at_other_addresses(tmp_path):
         environments_join(run)
         status = json.loads((tmp_path / 'status.json').read_text())
         nodes = {role['node'] for role in status['roles'].values()}
-        assert nodes - {''} == {'node0'}, 'whoever has a node is on that one'
+        assert nodes - {''} == {'node0'}, 'there is only one node'
         run.interrupt()
         assert run.wait() == 0, run.log
     check_folder(tmp_path)
@@ -58,7 +58,7 @@ def test_roles_on_a_node_come_back_at_other_addresses(tmp_path):
 def environments_join(run):
     """Two more than the run was started with."""
     streams = set(fault_parts.acknowledged(run.logdir)['stream'])
-    flags = ('--role', 'envs', '--envs', '6', '--replica', '4')
+    flags = ('--role', 'envs', '--envs', '6', '--first_env', '4')
     command = [sys.executable, str(SCRIPT), str(run.logdir), *flags]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as joined:
         run.await_new_streams(streams, 2)

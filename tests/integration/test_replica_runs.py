@@ -131,3 +131,30 @@ def test_all_start_again_when_the_agent_of_one_dies(tmp_path, dead):
     one, two = saved(logdir)
     assert one['updates'] == two['updates']
     assert one['trained'] == two['trained']
+
+
+def test_replicas_of_an_agent_without_jax_end_together(tmp_path):
+    address = f'localhost:{free_port()}'
+    flags = {
+        'configs': 'debug',
+        'task': 'dummy_disc',
+        'random_agent': True,
+        'replicas': 2,
+        'clock_addr': address,
+        'run.debug': False,
+        'run.eval_envs': 0,
+        'run.steps': 400,
+        'logdir': tmp_path,
+    }
+    command = [sys.executable, '-m', 'dreamerv3', 'parallel']
+    command += [f'--{k}={v}' for k, v in flags.items()]
+    with contextlib.ExitStack() as stack:
+        launchers = []
+        for replica in range(2):
+            launcher = subprocess.Popen([*command, f'--replica={replica}'])
+            stack.callback(launcher.wait)
+            stack.callback(launcher.kill)
+            launchers.append(launcher)
+        assert [x.wait(SECONDS) for x in launchers] == [0, 0]
+    updates = [x['updates'] for x in saved(tmp_path)]
+    assert updates[0] == updates[1] > 0

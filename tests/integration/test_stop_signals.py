@@ -13,12 +13,11 @@ from watching import FolderWatch
 
 from dreamerv3 import config as config_lib
 from dreamerv3.main import loop_args
-from embodied.core.checkpoint import load_part, load_step
+from embodied.core.checkpoint import load_part, load_part_and_step
 from embodied.logging import read_records
 from embodied.processes.signals import REPEAT
-from embodied.run.parallel.context import make_client
+from embodied.run.parallel.context import RoleContext
 from embodied.run.parallel.saves.manifest import Manifest
-from embodied.run.parallel.settings import ParallelSettings
 from embodied.run.parallel.supervision.status import Status
 from embodied.transport import free_port
 
@@ -91,7 +90,7 @@ def test_two_signals_of_timeout_leave_a_last_save(tmp_path, script):
         run.send_as_timeout_does()
         assert run.wait() == 0
     assert run.ends() == both('stopped', 'SIGTERM')
-    assert load_step(tmp_path) >= 200
+    assert load_part_and_step(tmp_path, 'agent')[1] >= 200
     if script == 'parallel':
         status = Status.read(tmp_path)
         assert (status.state, status.record['reason']) == ('stopped', 'SIGTERM')
@@ -140,7 +139,7 @@ def test_a_closed_terminal_ends_a_run_with_a_last_save(tmp_path, script, termina
         screen.kill()
         assert run.wait() == 0
     assert run.ends() == both('stopped', 'SIGHUP')
-    assert load_step(tmp_path) >= 200
+    assert load_part_and_step(tmp_path, 'agent')[1] >= 200
 
 
 def test_a_reader_that_goes_away_does_not_end_a_run(tmp_path):
@@ -218,10 +217,11 @@ def test_a_job_that_timeout_ends_leaves_its_save(tmp_path, role):
     names = ('actor', 'replay', 'logger')
     addresses = [f'--run.{name}_addr=localhost:{free_port()}' for name in names]
     flags = [*FLAGS, '--logdir', str(tmp_path), *addresses]
-    settings = ParallelSettings.read(loop_args(config_lib.resolve(flags)[0]))
+    context = RoleContext.of(loop_args(config_lib.resolve(flags)[0]))
+    addr = getattr(context.settings, f'{role}_addr')
     with (
         Command(tmp_path, f'parallel_{role}', *addresses) as job,
-        make_client(getattr(settings, f'{role}_addr'), 'test', settings) as client,
+        context.make_client(addr, 'test') as client,
     ):
         client.connect(SECONDS)
         job.send_as_timeout_does()

@@ -19,24 +19,24 @@ FLAGS = ('--envs', '8', '--envs_per_worker', '4')
 
 
 def finish(parts):
-    """Ends the run, over a network that delivers its last words."""
-    assert parts.network.tell('cut', 0)['cuts'] > 0
+    """Ends the run, over a network that breaks no connection any more."""
+    assert parts.network.command('cut', 0)['cuts'] > 0
     parts.run.await_steps(200)  # All are connected again.
     parts.run.interrupt()
     assert parts.run.wait() == 0, parts.run.log
     assert [job.wait(SECONDS) for job in parts.jobs] == [0] * len(parts.jobs)
     found = check_folder(parts.run.logdir)
     check_ratio(parts.run.logdir, RATIO)
-    # Connections broke, but no environment had to begin anew.
+    # Connections broke, but no environment had to start again.
     assert found.streams == 8
 
 
 def disturb(parts, cuts):
     """cuts: seconds between two of them, on average."""
-    parts.network.tell('delay', DELAY)
-    parts.network.tell('rate', RATE)
+    parts.network.command('delay', DELAY)
+    parts.network.command('rate', RATE)
     parts.run.await_steps(500)
-    parts.network.tell('cut', cuts)
+    parts.network.command('cut', cuts)
 
 
 def test_environments_on_another_host_lose_nothing_when_connections_break(tmp_path):

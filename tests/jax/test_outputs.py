@@ -98,6 +98,43 @@ def test_mean_of_uneven_logits():
     np.testing.assert_allclose(twohot.pred(), 3.0, rtol=1e-6)
 
 
+@pytest.mark.parametrize('count', [5, 41, 255, 4, 254])
+def test_bins_of_the_symlog_are_even_and_exactly_symmetric(count):
+    bins = outputs.symlog_bins(count)
+    assert bins.dtype == np.float32
+    assert np.array_equal(bins, -bins[::-1])
+    np.testing.assert_allclose(bins, np.linspace(-20, 20, count), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ('squashed', 'weights'),
+    [
+        (0.0, [0, 0, 1, 0, 0]),
+        (5.0, [0, 0, 0.5, 0.5, 0]),
+        (-12.0, [0.2, 0.8, 0, 0, 0]),
+        (20.0, [0, 0, 0, 0, 1]),
+    ],
+)
+def test_symlog_weights_interpolate_between_logarithms(squashed, weights):
+    bins = outputs.symlog_bins(5)
+    target = np.float32(np.sign(squashed) * np.expm1(abs(squashed)))
+    encoded = outputs.SymlogTwoHot(jnp.zeros(5), bins).encode(jnp.asarray(target))
+    np.testing.assert_allclose(encoded, weights, atol=1e-6)
+    logits = jnp.log(jnp.asarray(weights, jnp.float32) + 1e-30)
+    decoded = outputs.SymlogTwoHot(logits, bins).pred()
+    np.testing.assert_allclose(decoded, target, rtol=1e-5, atol=1e-6)
+
+
+def test_symlog_predictions_are_zero_at_first_and_have_a_gradient_there():
+    pred = lambda x: outputs.SymlogTwoHot(x, outputs.symlog_bins(255)).pred()
+    logits = jnp.zeros((2, 255))
+    np.testing.assert_array_equal(jax.jit(pred)(logits), 0)
+    slope = jax.grad(lambda x: pred(x).sum())(logits)[:, -1]
+    np.testing.assert_allclose(slope, 20 / 255, rtol=1e-5)
+    part = outputs.SymlogTwoHot(logits, outputs.symlog_bins(255))[:1]
+    assert type(part) is outputs.SymlogTwoHot
+
+
 def test_twohot_of_bfloat16_is_computed_in_float32():
     twohot = outputs.TwoHot(jnp.zeros(41, jnp.bfloat16), outputs.symexp_bins(41))
     assert twohot.pred().dtype == twohot.loss(jnp.float32(1)).dtype == jnp.float32

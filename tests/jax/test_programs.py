@@ -1,5 +1,6 @@
 """State as named flat lists, programs compiled ahead of time, choice of devices."""
 
+import re
 import sys
 
 import jax
@@ -77,7 +78,7 @@ def test_a_regex_may_leave_out_what_does_not_fit():
         (
             {'params.net.bias': np.zeros(4)},
             None,
-            ['params.net.bias', '(4,) in the checkpoint', '(3,) here', 'regex'],
+            ['params.net.bias', '(4,) in the checkpoint', '(3,) here', 'same size'],
         ),
         ({'count': None}, None, ['count: missing in the checkpoint']),
         ({}, 'nothing', ["'nothing'", 'Names look like', 'params.list.0']),
@@ -93,6 +94,27 @@ def test_checkpoints_that_do_not_fit_are_refused(change, regex, parts):
         structure.load(leaves, data, regex)
     for part in parts:
         assert part in str(error.value)
+
+
+def test_the_suggested_pattern_takes_what_fits_and_only_that():
+    structure = Tree(tree())
+    leaves = structure.flatten(tree())
+    ones = {k: np.ones_like(v) for k, v in structure.save(leaves).items()}
+    ones['params.net.bias'] = np.ones(4)
+    with pytest.raises(CheckpointError) as error:
+        structure.load(leaves, ones, '.*')
+    pattern = re.search(r"--run\.from_checkpoint_regex '(.*)'", str(error.value))[1]
+    loaded = dict(zip(NAMES, structure.load(leaves, ones, pattern), strict=True))
+    assert {k for k, v in loaded.items() if np.all(v == 1)} == (
+        set(NAMES) - {'params.net.bias'}
+    )
+
+
+def test_no_pattern_is_suggested_where_nothing_fits():
+    structure = Tree([jnp.zeros(1)])
+    with pytest.raises(CheckpointError) as error:
+        structure.load([jnp.zeros(1)], {'0': np.zeros(2)}, '.*')
+    assert 'regex' not in str(error.value)
 
 
 def test_many_misfits_are_summed_up():
@@ -162,6 +184,20 @@ def test_a_program_that_was_prepared_is_not_compiled_again():
     assert program('two', np.ones(2, np.float32)).tolist() == [2.0, 2.0]
     assert traced == [(2,)]
     assert len(compiler.log) == 1
+
+
+def test_a_program_is_named_while_it_is_compiled():
+    compiler, seen = Compiler(), []
+
+    def double(x):
+        seen.extend(compiler.running())
+        return 2 * x
+
+    Program('double', compiler, double)(1, np.ones(1, np.float32))
+    ((name, seconds),) = seen
+    assert name == 'double'
+    assert seconds >= 0
+    assert compiler.running() == []
 
 
 def test_an_error_of_a_program_that_was_prepared_reaches_the_caller():

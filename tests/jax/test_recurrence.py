@@ -81,3 +81,35 @@ def test_half_precision_stays_close_to_the_plain_scan_in_single_precision(proble
     exact = grad(plain, args)
     rough = jax.tree.map(lambda x: x.astype(jnp.float32), grad(ours, half))
     assert_close(rough, exact, 0.05)
+
+
+class OwnLoops:
+    """The same loops as a scan has, to see that they are asked."""
+
+    def __init__(self):
+        self.calls = []
+
+    def forward(self, params, carry, xs, fixed):
+        self.calls.append('forward')
+        return plain(params, carry, xs, fixed)
+
+    def backward(self, params, grads, before, known, fixed):
+        """Without the inputs of the steps, of which `known` has what counts."""
+        self.calls.append('backward')
+        assert set(known) == {'norm', 'own', 'blocks', 'out'}
+        xs = jnp.full((STEPS, BATCH, WIDTH), jnp.nan)
+        return recurrence._backward_loop(step, params, grads, before, known, xs, fixed)
+
+
+def test_loops_of_their_own_give_values_and_gradients(problem):
+    args, reset = problem
+    loops = OwnLoops()
+    own = lambda *args: recurrence.scan(step, *args, loops)
+    usual = lambda *args: recurrence.scan(step, *args)
+    ours, theirs = (
+        jax.value_and_grad(score(run, reset), argnums=(0, 1, 2))(*args)
+        for run in (own, usual)
+    )
+    assert loops.calls == ['forward', 'backward']
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)

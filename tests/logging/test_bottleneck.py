@@ -50,6 +50,16 @@ def test_waits_name_the_part_that_holds_up_the_others(name, values):
             'policy calls take 12%; more or faster environments will help',
         ),
         (
+            {'learner/wait': 0.04, 'learner/reports': 0.12, 'learner/saves': 0.01},
+            'report-bound: reports hold training up 12% of the time; a larger '
+            'run.report_every will help',
+        ),
+        (
+            {'loop/envs': 0.2, 'loop/reports': 0.1, 'loop/saves': 0.3},
+            'save-bound: saves hold training up 30% of the time; a larger '
+            'run.save_every will help',
+        ),
+        (
             {'loop/envs': 0.2},
             'agent-bound: the agent takes 80% of the time, environments 20%; faster '
             'environments will not help',

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embodied.logging import EventFile, JsonlOutput, Logger, ScoreFile, read_records
+from embodied.logging import (
+    EventFile,
+    JsonlOutput,
+    Logger,
+    ScoreFile,
+    read_records,
+    read_scores,
+)
 from embodied.logging.jsonl import LineFile
 
 
@@ -40,6 +47,36 @@ def test_scores_hold_one_line_per_episode(tmp_path):
         {'step': 10, 'env': 2, 'score': 1.0, 'length': 7, 'eval': False},
         {'step': 12, 'env': 0, 'score': -1.0, 'length': 3, 'eval': True},
     ]
+
+
+@pytest.mark.parametrize('kind', [Logger, elements.Logger])
+def test_scores_keep_one_format_when_a_logger_writes_such_a_file_too(
+    tmp_path, capsys, kind
+):
+    outputs = [
+        elements.logger.JSONLOutput(tmp_path, 'metrics.jsonl'),
+        elements.logger.JSONLOutput(tmp_path, 'scores.jsonl', 'episode/score'),
+    ]
+    logger = kind(elements.Counter(), outputs)
+    scores = ScoreFile(tmp_path, logger)
+    assert (
+        'output of the logger that writes into the same file' in capsys.readouterr().out
+    )
+    logger.add({'score': 2.0}, prefix='episode')
+    scores.add(10, {'score': 2.0, 'length': 7}, env=1)
+    logger.close()
+    scores.close()
+    assert [x['score'] for x in read_records(tmp_path / 'scores.jsonl')] == [2.0]
+    assert read_records(tmp_path / 'metrics.jsonl')[0]['episode/score'] == 2.0
+
+
+def test_lines_of_another_format_are_no_episodes(tmp_path):
+    scores = ScoreFile(tmp_path)
+    scores.add(10, {'score': 2.0, 'length': 7}, env=1)
+    scores.close()
+    with (tmp_path / 'scores.jsonl').open('a') as file:
+        file.write('{"step": 10, "episode/score": 2.0}\n')
+    assert [x['env'] for x in read_scores(tmp_path)] == [1]
 
 
 @pytest.mark.parametrize(

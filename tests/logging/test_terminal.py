@@ -75,7 +75,7 @@ def test_terminal_gets_a_live_view_and_its_cursor_back():
     assert 'learner-bound: learner busy 96%; environments wait 41%' in words
     assert 'more environments will not help' in words
     assert '\x1b[1;32m' in text, 'a green score'
-    # Nobody closed the logger, as when a run fails; the cursor is shown again.
+    # The logger is not closed, as when a run fails; the cursor is shown again.
     assert text.rindex('\x1b[?25h') > text.rindex('\x1b[?25l')
 
 

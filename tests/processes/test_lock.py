@@ -1,4 +1,4 @@
-"""Lock of a run's folder: one process at a time, and who it is."""
+"""Lock of a run's folder: one process at a time, and which one it is."""
 
 import json
 import os

@@ -144,7 +144,7 @@ def test_other_threads_install_nothing():
     assert found == before
 
 
-def test_somebody_who_waits_is_notified_once():
+def test_a_waiting_thread_is_notified_once():
     names = queue.SimpleQueue()
     with StopSignals(notify=names.put):
         signal.raise_signal(signal.SIGTERM)

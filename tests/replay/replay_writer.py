@@ -1,4 +1,4 @@
-"""Child of the kill tests: adds, updates and samples until somebody kills it.
+"""Child of the kill tests: adds, updates and samples until it is killed.
 
 Prints the serial number of every batch after the replay has acknowledged it.
 """
@@ -14,7 +14,7 @@ STREAMS = 5
 
 
 def image(worker, serial):
-    """A picture that nobody could mistake for another or for a torn one."""
+    """A picture that differs from every other and from a torn one."""
     rng = np.random.default_rng([worker, serial])
     return np.resize(rng.integers(0, 256, 64, np.uint8), (32, 32, 3))
 

@@ -349,3 +349,9 @@ def test_threads_may_add_sample_and_update_at_once():
     for thread in threads:
         thread.join(60)
     assert not errors
+
+
+def test_a_replay_takes_the_arguments_of_the_reference_and_its_name_in_messages():
+    replay = Replay(5, 100, None, 1024, True, None, True, 'replay_eval', 3)
+    with pytest.raises(ReplayError, match="Replay 'replay_eval' has 0 steps"):
+        replay.sample(1)

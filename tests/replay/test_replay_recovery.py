@@ -57,6 +57,20 @@ def test_after_a_loss_of_power_only_synced_rows_count(tmp_path):
     assert len(again) == 2 * 26
 
 
+@pytest.mark.parametrize(('save_wait', 'kept'), [(True, 30), (False, 0)])
+def test_a_save_can_wait_until_its_steps_survive_a_loss_of_power(
+    tmp_path, save_wait, kept
+):
+    replay = make(tmp_path, save_wait=save_wait)
+    add(replay, range(30))
+    replay.save()
+    for segment in replay._store.allocator.segments.values():
+        segment.header['boot'] = b'before the power went'
+    kill(replay)
+    make(tmp_path)
+    assert sum(len(rows) for rows in stored_rows(tmp_path).values()) == 2 * kept
+
+
 def test_after_a_clean_close_a_reboot_costs_nothing(tmp_path):
     replay = make(tmp_path)
     add(replay, range(13))
@@ -75,7 +89,7 @@ def test_a_reopened_folder_that_loses_power_is_not_taken_for_a_closed_one(tmp_pa
     replay.close()
     again = make(tmp_path)
     add(again, range(13, 30))
-    # The header and the card are older than the rows: the disk was late.
+    # The header and the metadata are older than the rows: the disk was late.
     for segment in again._store.allocator.segments.values():
         segment.header['boot'] = b'before the power went'
     kill(again)
@@ -167,20 +181,20 @@ def rows_of(batch):
 
 
 @pytest.mark.parametrize('text', [None, '', '{', '[]', '{"format": 1}', '\0' * 80])
-def test_a_lost_or_broken_card_is_written_anew(tmp_path, text, caplog):
+def test_lost_or_broken_metadata_is_replaced(tmp_path, text, caplog):
     replay = make(tmp_path)
     add(replay, range(20))
     ids = {row.tobytes() for row, _ in rows_of(replay.sample(100))}
     kill(replay)
-    card = tmp_path / 'replay.json'
-    card.unlink()
+    metadata = tmp_path / 'replay.json'
+    metadata.unlink()
     if text is not None:
-        card.write_text(text)
+        metadata.write_text(text)
     again = make(tmp_path)
     assert len(again) == 2 * 16
     assert not ids & {row.tobytes() for row, _ in rows_of(again.sample(100))}
     if text is not None:
-        assert f'{card}: it ' in caplog.text and 'moved to quar' in caplog.text
+        assert f'{metadata}: it ' in caplog.text and 'moved to quar' in caplog.text
 
 
 def test_a_copy_of_a_segment_goes_to_the_quarantine(tmp_path, caplog):

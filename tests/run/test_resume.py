@@ -41,6 +41,12 @@ def test_harmless_changes_are_listed(name, old, new):
     assert check_resume(CONFIG, CONFIG.update({name: new})) == [Change(name, old, new)]
 
 
+def test_a_former_name_is_no_change():
+    before = elements.Config(CONFIG, run={'transport': 'zmq'})
+    after = elements.Config(CONFIG, run={'transport': 'native'})
+    assert check_resume(before, after) == []
+
+
 @pytest.mark.parametrize(
     ('name', 'new', 'line'),
     [

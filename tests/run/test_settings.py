@@ -1,35 +1,20 @@
 """Settings of the loops: what must be given, what is completed, what is refused."""
 
+import dataclasses
 from pathlib import Path
 
 import elements
 import pytest
 
+from dreamerv3 import config as config_lib
 from embodied.core.errors import ConfigError
+from embodied.replay import Replay
+from embodied.run.parallel.settings import ParallelSettings
 from embodied.run.shared.settings import Settings
 
-GIVEN = {
-    'logdir': '~/logdir/run',
-    'steps': 1e4,
-    'duration': 0,
-    'train_ratio': 32,
-    'envs': 4,
-    'eval_envs': 2,
-    'eval_eps': 1,
-    'batch_size': 16,
-    'batch_length': 64,
-    'report_length': 32,
-    'consec_train': 1,
-    'consec_report': 1,
-    'replay_context': 1,
-    'log_every': 10,
-    'report_every': 300,
-    'report_batches': 1,
-    'save_every': 60,
-    'from_checkpoint': '',
-    'from_checkpoint_regex': '.*',
-    'debug': False,
-}
+NOT_OPTIONS = {'task', 'run_id'}  # what is not known without a run
+
+GIVEN = {'logdir': '~/logdir/run', 'batch_size': 16, 'batch_length': 64}
 
 
 def read(**changes):
@@ -37,7 +22,7 @@ def read(**changes):
 
 
 def test_numbers_and_paths_get_their_types():
-    settings = read()
+    settings = read(steps=1e4, duration=0)
     assert settings.steps == 10_000
     assert isinstance(settings.steps, int)
     assert isinstance(settings.duration, float)
@@ -47,6 +32,20 @@ def test_numbers_and_paths_get_their_types():
 def test_options_of_our_own_have_defaults_and_can_be_given():
     assert (read().eval_every, read().env_processes, read().keep) == (10_000, True, 1)
     assert read(keep=3, eval_every=5).keep == 3
+
+
+def test_defaults_are_those_of_the_options():
+    options = config_lib.resolve([])[0].flat
+    checked = set()
+    for field in dataclasses.fields(ParallelSettings):
+        names = {field.name, f'run.{field.name}'} & options.keys()
+        if field.name in NOT_OPTIONS or field.default is dataclasses.MISSING:
+            continue
+        (name,) = names
+        assert field.default == options[name], name
+        checked.add(name)
+    unchecked = {x for x in options if x.startswith('run.')} - checked
+    assert unchecked == set()
 
 
 def test_keys_that_loops_do_not_read_are_left_alone():
@@ -80,12 +79,20 @@ def test_impossible_values_are_refused(change, message):
     ('change', 'minimum'),
     [
         ({}, 16 * 65),
-        ({'envs': 20}, 20 * 65),
+        ({'envs': 20}, 20 * 64 + 1),
+        ({'envs': 64}, 4097),
         ({'consec_train': 2, 'replay_context': 0}, 16 * 128),
     ],
 )
-def test_training_waits_for_a_batch_and_a_sequence_of_each_environment(change, minimum):
-    assert read(**change).minimum == minimum
+def test_training_waits_for_a_batch_and_a_whole_sequence(change, minimum):
+    assert read(**change).minimum(replay=object()) == minimum
+
+
+def test_a_replay_that_tells_its_length_decides_how_long_sequences_are():
+    replay = Replay(length=33)
+    assert read(envs=20).minimum(replay) == 20 * 32 + 1
+    assert read(eval_envs=3).eval_minimum(replay) == 3 * 32 + 1
+    assert read(eval_envs=0).eval_minimum(replay) == 33
 
 
 @pytest.mark.parametrize(

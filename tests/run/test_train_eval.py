@@ -82,7 +82,7 @@ def test_reports_cover_the_eval_replay_as_soon_as_it_can_serve(tmp_path):
     entries = []
     run(tmp_path, entries=entries, steps=100, report_every=-1.0, log_every=-1.0)
     names = {name for _, name, _ in entries}
-    assert {'report/error', 'eval/error', 'eval_episode/score'} <= names
+    assert {'report/error', 'eval/error', 'eval/score', 'eval/log/visits/max'} <= names
 
 
 @pytest.mark.parametrize('at', [1, 3, 20, 45])

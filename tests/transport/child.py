@@ -10,7 +10,7 @@ from embodied import transport
 DEADLINE = 60.0
 
 
-def server(addr: str, backend: str = 'zmq', patience: str = '10') -> None:
+def server(addr: str, backend: str = 'native', patience: str = '10') -> None:
     """Echoes, and counts in this process how often each value was seen."""
     seen: dict[int, int] = {}
 
@@ -25,14 +25,14 @@ def server(addr: str, backend: str = 'zmq', patience: str = '10') -> None:
     serving.bind('count', count)
     serving.bind('once', count, once=True)
     serving.bind('pid', os.getpid)
-    serving.bind('told', lambda x: (x, None), lambda _: print('told', flush=True))
+    serving.bind('posted', lambda x: (x, None), lambda _: print('posted', flush=True))
     serving.bind_batched('rows', lambda x: 2 * x, batch=4)
     serving.start(block=False)
     print('ready', flush=True)
     serving.wait()
 
 
-def client(addr: str, method: str, size: str, backend: str = 'zmq') -> None:
+def client(addr: str, method: str, size: str, backend: str = 'native') -> None:
     """Calls a method with arrays for ever, or until it is killed."""
     array = np.zeros(int(size), np.uint8)
     calling = transport.Client(addr, transport=backend)

@@ -32,7 +32,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def backend(way: str) -> str:
-    return 'portal' if way == 'portal' else 'zmq'
+    return 'portal' if way == 'portal' else 'native'
 
 
 @pytest.fixture
@@ -50,7 +50,9 @@ def addr(way: str) -> str:
 def serve(stack: contextlib.ExitStack, addr: str) -> Callable[..., Any]:
     """Starts a server whose methods are given as keyword arguments."""
 
-    def serve(*, transport_: str = 'zmq', options: Any = None, **methods: Any) -> Any:
+    def serve(
+        *, transport_: str = 'native', options: Any = None, **methods: Any
+    ) -> Any:
         server = transport.Server(addr, transport=transport_, **(options or {}))
         for name, bound in methods.items():
             if isinstance(bound, dict) and 'batch' in bound:

@@ -65,7 +65,7 @@ def test_free_ports_are_outside_of_the_ephemeral_range():
 def test_names_become_numbers_before_listening():
     assert addresses.parse('localhost:7000').resolved().tcp == 'tcp://127.0.0.1:7000'
     assert addresses.parse('0.0.0.0:7000').resolved().tcp == 'tcp://0.0.0.0:7000'
-    with pytest.raises(ConfigError, match='Nobody knows the host'):
+    with pytest.raises(ConfigError, match="host 'no-such-host.invalid' is unknown"):
         addresses.parse('no-such-host.invalid:7000').resolved()
 
 

@@ -72,7 +72,7 @@ def test_a_partial_batch_goes_when_its_oldest_row_waited_long_enough():
     assert clients_of(batcher.take(7.0)) == ['a']
 
 
-def test_who_just_got_an_answer_is_waited_for():
+def test_clients_that_were_just_answered_are_waited_for():
     batcher = Batcher(batch=10, max_wait=2.0)
     for client in 'ab':
         batcher.add(FakeJob(client, 0, 0.0))
@@ -129,7 +129,7 @@ def test_rows_of_many_clients_run_as_one_batch(backend, serve, connect):
     serve(transport_=backend, f={'workfn': work, 'batch': 4})
     clients = [connect(transport=backend) for _ in range(4)]
     clients[0].call('f', np.int64(0), {'z': np.zeros(3)}).result(DEADLINE)
-    assert sizes == [1]  # The only user waits, so nobody else is waited for.
+    assert sizes == [1]  # The only user waits, so no other is waited for.
     for _ in range(3):
         args = [(np.int64(i), {'z': np.full(3, i)}) for i in range(4)]
         futures = [c.call('f', *a) for c, a in zip(clients, args, strict=True)]

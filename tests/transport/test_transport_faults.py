@@ -1,4 +1,4 @@
-"""Broken, hostile, slow and vanished peers do not take a server down."""
+"""Broken, hostile, slow and vanished clients do not harm a server."""
 
 import contextlib
 import gc
@@ -8,11 +8,11 @@ import signal
 import socket
 import threading
 
-import insides
+import internals
 import numpy as np
 import pytest
 import zmq
-from raw_peer import bare_socket, greet, port_of, raw_peer, stop
+from raw_client import bare_socket, port_of, raw_client, shake_hands, stop
 
 from embodied import transport
 from embodied.transport.codec import frames as wire
@@ -39,11 +39,11 @@ def hostile_frames(seed, count):
         kind = rng.choice(wire.Kind.ALL)
         method = rng.choice([b'echo', b'rows', b'once', b'none', b'\xff'])
         rows = rng.choice([0, 0, 1, 10, 2**32 - 1])
-        parcel = pack(kind, rng.choice(values), rng.randrange(2**64), method, rows)
+        message = pack(kind, rng.choice(values), rng.randrange(2**64), method, rows)
         if rng.random() < 0.1:
             place = wire.Place(*(rng.randrange(2**32) for _ in range(5)))
-            parcel = parcel._replace(places=(place,), buffers=())
-        frames = [bytearray(frame) for frame in parcel.frames(rng.randrange(256))]
+            message = message._replace(places=(place,), buffers=())
+        frames = [bytearray(frame) for frame in message.frames(rng.randrange(256))]
         for _ in range(rng.randrange(4)):
             frame = rng.choice(frames)
             if frame:
@@ -61,10 +61,10 @@ def test_hostile_frames_leave_the_server_as_it_was(serve, connect, addr, caplog,
         rows={'workfn': lambda x: x, 'batch': 4},
     )
     client = connect()
-    with raw_peer(addr) as stranger, raw_peer(addr) as guest:
-        greet(guest)
+    with raw_client(addr) as unknown, raw_client(addr) as known:
+        shake_hands(known)
         for index, frames in enumerate(hostile_frames(count, count)):
-            (guest if index % 2 else stranger).send_multipart(frames)
+            (known if index % 2 else unknown).send_multipart(frames)
             if index % 100 == 0:
                 assert client.call('echo', index).result(DEADLINE) == index
     for index in range(20):
@@ -85,7 +85,7 @@ def test_port_scanners_are_ignored(backend, serve, connect, addr, words):
         assert client.call('f').result(DEADLINE) == 1
 
 
-def test_a_client_killed_in_the_middle_of_a_message_hurts_nobody(
+def test_a_client_killed_in_the_middle_of_a_message_does_no_harm(
     backend, serve, connect, child, addr
 ):
     serve(transport_=backend, echo=lambda x: x.sum())
@@ -99,7 +99,7 @@ def test_a_client_killed_in_the_middle_of_a_message_hurts_nobody(
         assert client.call('echo', np.ones(3)).result(DEADLINE) == 3
 
 
-def test_a_handler_that_never_returns_holds_up_nobody_else(backend, serve, connect):
+def test_a_handler_that_never_returns_holds_up_no_other(backend, serve, connect):
     release = threading.Event()
     serve(
         transport_=backend,
@@ -135,7 +135,7 @@ def test_a_flood_is_answered_with_errors_instead_of_memory(serve, connect):
     futures = [client.call('f', np.zeros(50_000, np.uint8)) for _ in range(60)]
     with pytest.raises(transport.RemoteError, match='overloaded'):
         futures[-1].result(DEADLINE)
-    assert insides.queued_bytes(server) <= 1_000_000
+    assert internals.queued_bytes(server) <= 1_000_000
     release.set()
     assert futures[0].result(DEADLINE) == 1
     errors = 0
@@ -152,8 +152,8 @@ def test_a_client_that_does_not_read_is_given_up(serve, connect, addr, caplog):
     settings = transport.Settings(max_unread=20_000_000, slab_bytes=0)
     serve(options={'settings': settings}, big=lambda: np.zeros(4_000_000, np.uint8))
     client = connect(settings=settings)
-    with raw_peer(addr) as sock:
-        greet(sock)
+    with raw_client(addr) as sock:
+        shake_hands(sock)
         for number in range(1, 60):
             frames = pack(wire.Kind.REQUEST, (), number, b'big').frames()
             sock.send_multipart(frames)
@@ -236,7 +236,7 @@ def test_a_client_that_reaches_itself_is_not_connected(connect):
         mirror.set(zmq.RCVTIMEO, int(1000 * DEADLINE))
         port = mirror.bind_to_random_port('tcp://127.0.0.1')
         client = connect(addr=f'tcp://127.0.0.1:{port}', wait=False)
-        for _ in range(3):  # Hung up each time, so the hello comes again.
+        for _ in range(3):  # It disconnects each time, so the hello comes again.
             mirror.send_multipart(mirror.recv_multipart())
         assert not client.connected
 

@@ -27,8 +27,8 @@ SHAPES = [(), (0,), (3,), (2, 0, 5), (2, 3, 4)]
 
 
 def travel(value):
-    parcel = pack(wire.Kind.REPLY, value)
-    frames = [bytes(frame) for frame in parcel.frames()]
+    message = pack(wire.Kind.REPLY, value)
+    frames = [bytes(frame) for frame in message.frames()]
     return unpack_value(wire.unpack(frames))
 
 

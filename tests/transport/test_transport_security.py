@@ -5,10 +5,10 @@ import logging
 import os
 import stat
 
-import insides
+import internals
 import numpy as np
 import pytest
-from raw_peer import answer, raw_peer, say_hello
+from raw_client import answer, raw_client, say_hello
 
 from embodied import transport
 from embodied.core.errors import ConfigError
@@ -98,10 +98,10 @@ def test_a_wrong_key_gets_no_answer_and_is_logged_once(
         assert friend.call('f', 1).result(DEADLINE) == 1
     refused = [r for r in caplog.records if 'refused' in r.getMessage()]
     assert len(refused) == 1
-    assert insides.clients(server) == 1
+    assert internals.clients(server) == 1
 
 
-def test_a_client_without_keys_is_told_to_get_some(stack, connect, ours):
+def test_a_client_without_keys_is_refused_with_what_to_do(stack, connect, ours):
     addr = everywhere()
     start(stack, addr, keys=ours.server)
     client = connect(addr=local(addr), wait=False)
@@ -129,7 +129,7 @@ def test_a_wrong_server_key_never_connects(stack, connect, ours, theirs):
 def test_bare_sockets_cannot_call_without_proof(stack, ours):
     addr = everywhere()
     start(stack, addr, keys=ours.server, encrypt=False)
-    with raw_peer(direct(addr)) as sock:
+    with raw_client(direct(addr)) as sock:
         sock.send_multipart(pack(wire.Kind.REQUEST, (1,), 1, b'f').frames())
         assert answer(sock).kind == wire.Kind.UNKNOWN
         assert say_hello(sock).kind == wire.Kind.CHALLENGE

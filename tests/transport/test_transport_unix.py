@@ -7,10 +7,10 @@ import socket
 import subprocess
 import sys
 
-import insides
+import internals
 import numpy as np
 import pytest
-from raw_peer import bare_socket, port_of
+from raw_client import bare_socket, port_of
 
 from embodied import transport
 from embodied.transport import addresses
@@ -22,7 +22,7 @@ from embodied.transport.wires.stream import SCRATCH, SIZE, Stream
 pytestmark = pytest.mark.skipif(sys.platform != 'linux', reason='needs their names')
 
 DEADLINE = 60.0
-NOBODY = 65534
+OTHER_USER = 65534
 LIMIT = 2**20
 
 
@@ -66,11 +66,11 @@ def test_an_address_with_tcp_is_served_to_local_clients_too(stack, connect):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason='only root can become another user')
-def test_other_users_are_not_let_in_and_logged_once(serve, connect, addr, caplog):
+def test_other_users_are_refused_and_logged_once(serve, connect, addr, caplog):
     serve(f=lambda: 1)
     code = (
         'import os, socket, sys\n'
-        f'os.setuid({NOBODY})\n'
+        f'os.setuid({OTHER_USER})\n'
         'for _ in range(3):\n'
         '    sock = socket.socket(socket.AF_UNIX)\n'
         "    sock.connect('\\0' + sys.argv[1])\n"
@@ -83,28 +83,26 @@ def test_other_users_are_not_let_in_and_logged_once(serve, connect, addr, caplog
     assert len(refused) == 1
 
 
-def test_a_server_of_another_user_is_not_talked_to(serve, connect, monkeypatch):
-    monkeypatch.setattr(unix_socket, 'ROOT', NOBODY)
-    monkeypatch.setattr(unix_socket.os, 'geteuid', lambda: NOBODY)
+def test_a_server_of_another_user_is_refused(serve, connect, monkeypatch):
+    monkeypatch.setattr(unix_socket, 'ROOT', OTHER_USER)
+    monkeypatch.setattr(unix_socket.os, 'geteuid', lambda: OTHER_USER)
     serve(f=lambda: 1)
     client = connect(wait=False)
     with pytest.raises(transport.Refused, match='belongs to user'):
         client.connect(DEADLINE)
 
 
-def test_who_never_says_hello_is_hung_up_on(serve, connect, addr):
+def test_a_connection_without_a_handshake_is_closed(serve, connect, addr):
     settings = transport.Settings(patience=0.2)
     server = serve(options={'settings': settings}, f=lambda: 1)
     client = connect()
     with bare_socket(addr) as sock:
         assert sock.recv(1) == b''
     assert client.call('f').result(DEADLINE) == 1
-    assert insides.clients(server) == 1
+    assert internals.clients(server) == 1
 
 
-def test_without_descriptors_nobody_more_is_let_in_for_a_while(
-    serve, connect, addr, caplog
-):
+def test_without_descriptors_accepting_pauses_for_a_while(serve, connect, addr, caplog):
     serve(f=lambda: 1)
     first = connect()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -116,7 +114,7 @@ def test_without_descriptors_nobody_more_is_let_in_for_a_while(
                 assert first.call('f').result(DEADLINE) == 1
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        assert 'nobody is let in' in caplog.text
+        assert 'accepts no connections now' in caplog.text
         assert connect().call('f').result(DEADLINE) == 1
 
 

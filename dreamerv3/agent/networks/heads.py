@@ -15,18 +15,22 @@ __all__ = ['BinaryHead', 'Policy', 'ScalarHead']
 
 
 class ScalarHead(eqx.Module):
-    """Reward or value: feat [..., F] -> symexp two-hot scalar, exactly 0 at first."""
+    """Reward or value: feat [..., F] -> two-hot scalar, exactly 0 at first."""
 
     mlp: nets.MLP
     out: nets.Linear
+    twohot: str = eqx.field(static=True)
 
     def __init__(self, init: nets.Init, inp: int, config: Any):
         self.mlp = nets.MLP(init, inp, config.units, config.layers)
         self.out = nets.Linear(init, config.units, config.bins, scale=0.0)
+        self.twohot = config.twohot
 
     def __call__(self, feat: jax.Array) -> outputs.TwoHot:
-        bins = outputs.symexp_bins(self.out.bias.shape[0])
-        return outputs.TwoHot(self.out(self.mlp(feat)), bins)
+        logits, bins = self.out(self.mlp(feat)), self.out.bias.shape[0]
+        if self.twohot == 'symlog':
+            return outputs.SymlogTwoHot(logits, outputs.symlog_bins(bins))
+        return outputs.TwoHot(logits, outputs.symexp_bins(bins))
 
 
 class BinaryHead(eqx.Module):

@@ -16,7 +16,7 @@ from embodied.core.errors import ConfigError
 from embodied.jax import nets, outputs, recurrence
 from embodied.jax.nets.linear import multiply
 from embodied.jax.nets.norm import normalized_silu
-from embodied.jax.recurrence import Memo
+from embodied.jax.recurrence import Loops, Memo
 
 __all__ = ['RSSM', 'Kernels', 'State', 'flatten', 'limited']
 
@@ -106,14 +106,18 @@ class RSSM(eqx.Module):
         reset: jax.Array,
         gumbel: jax.Array,
         kernels: Kernels | None = None,
+        loops: Loops | None = None,
     ) -> tuple[State, jax.Array]:
         """Follows recorded steps; returns states and posterior logits of each.
 
         state: before the first step, [B, ...]. tokens: [B, T, tokens]. action:
         [B, T, actions], the one taken before each step. reset: [B, T] bool, where an
         episode begins. gumbel: [B, T, S, C]. kernels: self.kernels(), if there are any.
+        loops: of these sizes, instead of the plain ones.
         """
-        kernels = kernels or self.kernels(state.deter.dtype)
+        if kernels is None:
+            # Loops of their own take the blocks as they are.
+            kernels = self.kernels(state.deter.dtype, dense=False if loops else None)
         drives = (
             self._action_drive(kernels, masked(action, reset)),
             self._token_drive(kernels, tokens),
@@ -127,7 +131,7 @@ class RSSM(eqx.Module):
         drives, fixed = jax.tree.map(time_first, (drives, (reset, gumbel)))
         step = RSSM._observe_step
         params = (vectors, {k: kernels[k] for k in LOOP_KERNELS if k in kernels})
-        outs = recurrence.scan(step, params, carry, drives, fixed)
+        outs = recurrence.scan(step, params, carry, drives, fixed, loops)
         (states, _), logits = jax.tree.map(time_first, outs)
         return states, logits
 
@@ -259,7 +263,7 @@ class RSSM(eqx.Module):
         return {k: v.astype(dtype) for k, v in kernels.items()}
 
     def _imagine_kernels(self, dtype: Any) -> Kernels:
-        """Those of `kernels` that a step without observation needs, and the prior's."""
+        """The matrices for a step without observation, with those of the prior."""
         names = ('deter_in', 'stoch_in', 'hidden_own', 'hidden_shared', 'hidden_action')
         kernels = self.kernels(dtype, dense=False)
         prior = [layer.linear.kernel for layer in self.prior.layers]

@@ -60,12 +60,12 @@ STYLE: dict[Any, Any] = {
 class Look(NamedTuple):
     """How the curves are to be drawn."""
 
-    statistic: str
-    band: str
-    bins: int | None  # None: those of the reference, or MANY_BINS without one
-    x_label: str
-    y_label: str
-    dpi: int
+    statistic: str = 'mean'
+    band: str = 'range'
+    bins: int | None = None  # None: bins of the reference, or MANY_BINS without one
+    x_label: str = 'Environment frames'
+    y_label: str = 'Episode return'
+    dpi: int = 130
 
 
 def draw(
@@ -130,17 +130,35 @@ def _panel(
         end = max(end, curve.frames[-1])
     for experiment in experiments:
         edges = _edges(experiment.end, references, look.bins)
-        middle, low, high = experiment.curve(edges, look.statistic, look.band)
-        some = np.isfinite(middle)
-        x = _places(edges, experiment.end)[some]
         color, label = colors[experiment.label], experiment.label or 'Dreamer Parallel'
-        if len(experiment.seeds) > 1 and look.band != 'none':
-            _band(axis, x, low[some], high[some], color)
-        marker = 'o' if len(x) <= FEW_POINTS else ''
-        line = {'color': color, 'label': label, 'marker': marker, 'ms': 3}
-        axis.plot(x, middle[some], clip_on=False, **line)
+        _curve(axis, experiment, edges, look, {'color': color, 'label': label})
     axis.set_xlim(0, end)
     axis.ticklabel_format(axis='x', style='sci', scilimits=(-2, 4), useMathText=True)
+
+
+def _curve(
+    axis: Any,
+    experiment: Experiment,
+    edges: np.ndarray,
+    look: Look,
+    line: dict[str, Any],
+) -> None:
+    """Band and line over the runs; dashed where some of them have ended."""
+    middle, low, high = experiment.curve(edges, look.statistic, look.band)
+    x = _places(edges, experiment.end)
+    some = np.isfinite(middle)
+    if len(experiment.runs) > 1 and look.band != 'none':
+        style = {'color': line['color'], 'alpha': 0.2, 'linewidth': 0}
+        axis.fill_between(x[some], low[some], high[some], **style)
+    marker = 'o' if some.sum() <= FEW_POINTS else ''
+    line = line | {'marker': marker, 'ms': 3, 'clip_on': False}
+    complete = experiment.complete(edges)
+    whole = some & (np.arange(len(x)) < complete)
+    axis.plot(x[whole], middle[whole], **line)
+    rest = some & (np.arange(len(x)) >= complete - 1)
+    if rest.sum() > 1 or not complete:
+        label = '' if whole.any() else line['label']
+        axis.plot(x[rest], middle[rest], **line | {'linestyle': '--', 'label': label})
 
 
 def _edges(end: float, references: Sequence[Reference], bins: int | None) -> np.ndarray:
@@ -158,12 +176,6 @@ def _places(edges: np.ndarray, end: float) -> np.ndarray:
     before."""
     left, right = edges[:-1], edges[1:]
     return np.where(end < left + NEARLY * (right - left), end, right)
-
-
-def _band(
-    axis: Any, x: np.ndarray, low: np.ndarray, high: np.ndarray, color: str
-) -> None:
-    axis.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
 
 
 def _legend(figure: Any, axes: np.ndarray) -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 from embodied.core.errors import ConfigError
 
 from ..runs.folders import check_roots, find_runs
+from ..series.records import SCORES, current_name
 from ..series.reference import read_reference
 from . import table
 from .experiments import BANDS, STATISTICS, find_experiments
 from .figure import Look, draw
+from .final_score import DEFINITION
 
 __all__ = ['main']
 
@@ -23,9 +25,9 @@ examples:
 LABELS = {
     'step': 'Environment steps',
     'frames': 'Environment frames',
-    'time': 'Hours',
+    'time': 'Hours of training',
     'scores/score': 'Episode return',
-    'scores/eval_score': 'Evaluation return',
+    'scores/eval/score': 'Evaluation return',
 }
 
 
@@ -59,15 +61,22 @@ def main(argv: Sequence[str]) -> int:
     if args.table:
         table.write(args.table, content)
     print(table.render(content, '.md'), end='')
+    print(_definition(args.metric))
     print(f'Figure: {args.out}')
     return 0
+
+
+def _definition(metric: str) -> str:
+    if metric.startswith(SCORES):
+        return DEFINITION
+    return f"Values: mean of {metric} in the last tenth of a run's steps."
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         'dreamer plot',
         description='Draws curves of runs: a panel per task, a curve per experiment, '
-        'a band over its seeds.',
+        'a band over its runs.',
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -75,11 +84,21 @@ def _parser() -> argparse.ArgumentParser:
     add('logdir', nargs='+', help='folder of a run, or one that holds several')
     add('--out', type=Path, default=Path('curves.png'), help='.png, .pdf or .svg')
     add('--table', type=Path, help='also write the table, as .csv or .md')
-    add('--metric', default='scores/score', help='scores/score by default')
-    add('--x', choices=('step', 'time'), default='step', help='axis')
-    add('--statistic', choices=STATISTICS, default='mean', help='over seeds')
-    add('--band', choices=BANDS, default='range', help='over seeds')
-    add('--bins', type=int, help='points of a curve; 60, or those of the reference')
+    add(
+        '--metric',
+        default='scores/score',
+        type=current_name,
+        help='scores/score by default',
+    )
+    add(
+        '--x',
+        choices=('step', 'time'),
+        default='step',
+        help='axis; time is of training',
+    )
+    add('--statistic', choices=STATISTICS, default='mean', help='over runs')
+    add('--band', choices=BANDS, default='range', help='over runs')
+    add('--bins', type=int, help='points of a curve; 60, or the bins of the reference')
     add('--dpi', type=int, default=200, help='of a .png')
     add(
         '--reference',

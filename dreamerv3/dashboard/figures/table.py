@@ -15,7 +15,9 @@ from .experiments import Experiment
 
 __all__ = ['render', 'rows', 'write']
 
-COLUMNS = ('task', 'experiment', 'seeds', 'steps', 'mean', 'median', 'min', 'max')
+COLUMNS = (
+    'task', 'experiment', 'runs', 'seeds', 'end', 'mean', 'median', 'min', 'max'
+)  # fmt: skip
 DIGITS = 4
 RENDERERS = ('.csv', '.md')
 
@@ -23,7 +25,9 @@ RENDERERS = ('.csv', '.md')
 def rows(
     experiments: Sequence[Experiment], references: Sequence[Reference]
 ) -> list[list[str]]:
-    """Header and one row per experiment; values are means of the last tenth of a run.
+    """Header and one row per experiment, over the final values of its runs.
+
+    `end` is where the longest run ends, on the axis of the figure.
 
     The reference is its mean at as many frames.
     """
@@ -32,7 +36,7 @@ def rows(
     suites = list(dict.fromkeys(curve.suite for curve in references))
     table = [[*COLUMNS, *(f'reference ({suite})' for suite in suites)]]
     for experiment in experiments:
-        finals = np.array([seed.final() for seed in experiment.seeds])
+        finals = np.array([run.final() for run in experiment.runs])
         known = {c.suite: c for c in references if c.is_of(experiment.task)}
         numbers = [finals.mean(), np.median(finals), finals.min(), finals.max()]
         for suite in suites:
@@ -46,7 +50,8 @@ def rows(
             [
                 experiment.task,
                 experiment.label,
-                str(len(experiment.seeds)),
+                str(len(experiment.runs)),
+                str(experiment.seeds),
                 f'{experiment.end:.{DIGITS}g}',
                 *('' if np.isnan(n) else f'{n:.{DIGITS}g}' for n in numbers),
             ]

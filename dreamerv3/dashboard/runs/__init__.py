@@ -1,1 +1,1 @@
-"""Runs: what a run's folder says, distrusted."""
+"""Runs: state, options, events and pictures, read from folders that may be damaged."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from embodied.core.errors import ConfigError
 
-from .files import printable
+from .run_files import printable
 
 __all__ = ['Run', 'check_roots', 'find_runs', 'pictures']
 

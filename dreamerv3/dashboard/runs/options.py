@@ -8,7 +8,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from .files import open_plain, printable
+from .run_files import open_plain, printable
 
 __all__ = ['PERSONAL', 'group_key', 'read_options']
 

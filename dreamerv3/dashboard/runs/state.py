@@ -1,7 +1,7 @@
-"""State of a run: what it says of itself, unless the process that said so is gone.
+"""State of a run: the one in its files, unless the process that wrote them is gone.
 
 `status.json` is written by the launcher of a distributed run; other runs leave only
-events. Either names a process, and only a living one is believed.
+events. Both name a process; without it the run is dead, whatever its files say.
 """
 
 import time
@@ -12,17 +12,17 @@ import psutil
 
 from embodied.processes.identity import Identity, uptime
 
-from .files import last_lines, read_object
+from .run_files import last_lines, read_object
 
 __all__ = ['read_events', 'run_state']
 
 EVENT_BYTES = 1 << 18  # newest part of events.jsonl that is read
 MOST_EVENTS = 500
 SILENT_AFTER = 20.0  # seconds without a heartbeat
-# Last words; 'done' is that of roles, and of runs that version 0.1.0 has written.
+# States at the end; 'done' is of roles, and of runs that version 0.1.0 has written.
 OVER = ('finished', 'stopped', 'killed', 'failed', 'done')
 STATES = ('starting', 'running', 'waiting', 'restarting', *OVER)
-# Of a run whose last words are not true any more, or that has said nothing.
+# Of a run whose process is gone, writes nothing, or cannot be seen from here.
 DEAD, SILENT, UNKNOWN = 'dead', 'silent', 'unknown'
 
 
@@ -70,7 +70,7 @@ def _verdict(status: dict[str, Any]) -> str:
 
 
 def _roles(roles: Any, gone: bool) -> dict[str, dict[str, Any]]:
-    """Roles by name; those of a launcher that is gone are gone with it."""
+    """Roles by name; with a launcher that is gone, all of its roles are dead."""
     if not isinstance(roles, dict):
         return {}
     found = {}
@@ -81,12 +81,12 @@ def _roles(roles: Any, gone: bool) -> dict[str, dict[str, Any]]:
                 int(_number(role.get('restarts'))),
             )
             if state == 'starting' and restarts:
-                state = 'restarting'  # it is not back before it runs
+                state = 'restarting'  # until it runs
             if gone and state not in OVER:
                 state = DEAD
             found[name] = {
                 'state': state,
-                'activity': str(role.get('activity') or ''),
+                'activity': str(role.get('doing') or role.get('activity') or ''),
                 'pid': int(_number(role.get('pid'))),
                 'restarts': restarts,
                 'error': str(role.get('error') or ''),

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from ..series.records import FILES
-from .files import last_lines
 from .folders import Run
 from .options import group_key, read_options
+from .run_files import last_lines
 from .state import read_events, run_state
 
 __all__ = ['LIVE', 'Summarizer', 'stamp']

@@ -39,11 +39,14 @@ class Series(NamedTuple):
     buckets: np.ndarray
     stride: int = 1
 
-    def append(self, points: np.ndarray) -> 'Series':
-        """The series with more points behind it, given as buckets of one."""
+    def append(self, points: np.ndarray, limit: float = MOST_BUCKETS) -> 'Series':
+        """The series with more points behind it, given as buckets of one.
+
+        limit: most buckets of the result.
+        """
         buckets = np.concatenate([self.buckets, points])
-        stride = self.stride
-        while buckets['count'].sum() > stride * MOST_BUCKETS:
+        stride, count = self.stride, buckets['count'].sum()
+        while count > stride * limit:
             stride *= 2
         before = np.cumsum(buckets['count']) - buckets['count']
         return Series(_merge(buckets, before // stride), stride)
@@ -59,10 +62,13 @@ def thin(buckets: np.ndarray, limit: int) -> np.ndarray:
     return _merge(buckets, np.arange(len(buckets)) * limit // len(buckets))
 
 
-def forward(buckets: np.ndarray) -> np.ndarray:
-    """Without what was played again later, after a crash: steps that never go back."""
-    lowest_after = np.minimum.accumulate(buckets['step'][::-1])[::-1]
-    return buckets[buckets['step'] <= lowest_after]
+def forward(buckets: np.ndarray, axis: str = 'step') -> np.ndarray:
+    """The buckets without those that a run has repeated after a crash.
+
+    Their places on the axis never go back.
+    """
+    lowest_after = np.minimum.accumulate(buckets[axis][::-1])[::-1]
+    return buckets[buckets[axis] <= lowest_after]
 
 
 def _merge(buckets: np.ndarray, group: np.ndarray) -> np.ndarray:

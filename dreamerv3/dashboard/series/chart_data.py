@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .curves import Span, combine, common_grid, over, resample
+from .curves import Span, combine, common_grid, complete, resample
 
-__all__ = ['Asked', 'rounded']
+__all__ = ['ChartRequest', 'rounded']
 
 POINTS = 400  # of a curve: about one per two pixels
 MOST_BANDS = 12  # curves; the bands of more would hide each other
@@ -15,16 +15,18 @@ DIGITS = 6  # of a value that is sent: more than a screen can show
 PLACE_DIGITS = 10  # of a step or time
 
 
-class Asked(NamedTuple):
-    """How curves are to be drawn, whichever metric it is."""
+class ChartRequest(NamedTuple):
+    """Axis, range and grouping of the curves of any metric."""
 
     axis: str
     span: Span
     groups: list[list[str]]  # ids of runs that become one curve
 
-    def chart(self, series: dict[str, np.ndarray]) -> dict[str, Any]:
-        """The series of runs, by id, as `x` and curves with a value for each of it."""
-        ordered = {key: over(data, self.axis) for key, data in series.items()}
+    def chart(self, ordered: dict[str, np.ndarray]) -> dict[str, Any]:
+        """Ordered series of runs, by id, as `x` and curves with a value for each.
+
+        `complete` of a curve is how many of its values are of all its runs.
+        """
         if not ordered:
             return {'x': [], 'curves': []}
         grid = common_grid(list(ordered.values()), self.axis, self.span, POINTS)
@@ -38,7 +40,7 @@ class Asked(NamedTuple):
             found = [resample(ordered[key], self.axis, grid) for key in group]
             values = combine(found) if len(found) > 1 else found[0]
             columns = {k: rounded(v) for k, v in zip(keys, values, strict=False)}
-            curves.append({'runs': group, **columns})
+            curves.append({'runs': group, 'complete': complete(found), **columns})
         return {'x': rounded(grid, PLACE_DIGITS), 'curves': curves}
 
 

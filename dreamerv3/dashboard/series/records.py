@@ -1,13 +1,14 @@
 """Records of metrics.jsonl and scores.jsonl: numbers over steps and time."""
 
+import json
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
-from ..runs.files import parse_object, printable
+from ..runs.run_files import parse_object, printable
 from . import buckets
 
 __all__ = [
@@ -16,14 +17,20 @@ __all__ = [
     'READ',
     'SCORES',
     'Columns',
-    'read_parts',
+    'current_name',
+    'read_part',
     'sample_lines',
 ]
 
 SCORES = 'scores/'  # prefix of what comes from scores.jsonl
+FORMER_EVAL, EVAL = 'eval_episode/', 'eval/'
+FORMER_NAMES = {
+    'scores/eval_score': 'scores/eval/score',
+    'scores/eval_length': 'scores/eval/length',
+}
 LONGEST_NAME = 200  # characters of a metric's name
 MOST_NAMES = 1000  # metrics of a file
-READ = 1 << 20  # bytes that are read at once
+READ = 4 << 20  # bytes that are read at once, in about 50 ms
 LONGEST_LINE = 1 << 19  # bytes; a longer one is skipped
 # No number of a run is near this, and sums of squares of larger ones overflow.
 LARGEST = 1e150
@@ -41,12 +48,20 @@ class Columns:
     def __init__(self) -> None:
         self._tables: dict[tuple[str, ...], list[list[Any]]] = {}
         self._count = 0
+        self.start: float | None = None  # time of the first record
 
-    def add(self, record: Record) -> None:
-        step, time, values = record
-        table = self._tables.setdefault(tuple(values), [])
-        table.append([self._count, step, time, *values.values()])
-        self._count += 1
+    def take(self, lines: list[bytes], parse: 'Parser') -> None:
+        """Adds the points of the lines that are records."""
+        for values in _objects(lines):
+            record = parse(values)
+            if record is None:
+                continue
+            step, time, values = record
+            if self.start is None:
+                self.start = time
+            table = self._tables.setdefault(tuple(values), [])
+            table.append([self._count, step, time, *values.values()])
+            self._count += 1
 
     def series(
         self, only: Collection[str] | None = None
@@ -85,25 +100,30 @@ def _number(value: Any) -> float:
     return math.nan
 
 
-def metrics_record(line: bytes) -> Record | None:
+def current_name(name: str) -> str:
+    """The name of today for a metric that version 0.1.0 called by another."""
+    if name.startswith(FORMER_EVAL):
+        return EVAL + name.removeprefix(FORMER_EVAL)
+    return FORMER_NAMES.get(name, name)
+
+
+def metrics_record(values: dict[str, Any]) -> Record | None:
     """A line of metrics.jsonl: every number but step and time is a metric."""
-    values = parse_object(line)
-    if values is None:
-        return None
+    if f'{FORMER_EVAL}score' in values:
+        # Version 0.1.0 wrote episodes by this name, and the means of some by today's.
+        renamed = {current_name(key): value for key, value in values.items()}
+        values = renamed | {key: values[key] for key in renamed.keys() & values.keys()}
     return _located(values.pop('step', None), values.pop('time', None), values)
 
 
-def scores_record(line: bytes) -> Record | None:
-    """A line of scores.jsonl, as metrics that are apart for training and evaluation."""
-    values = parse_object(line)
-    if values is None:
-        return None
-    kind = 'eval_' if values.get('eval') is True else ''
+def scores_record(values: dict[str, Any]) -> Record | None:
+    """A line of scores.jsonl; the metrics of evaluation episodes have other names."""
+    kind = 'eval/' if values.get('eval') is True else ''
     named = {f'{SCORES}{kind}{key}': values.get(key) for key in ('score', 'length')}
     return _located(values.get('step'), values.get('time'), named)
 
 
-Parser: TypeAlias = Callable[[bytes], Record | None]
+Parser: TypeAlias = Callable[[dict[str, Any]], Record | None]
 FILES: dict[str, Parser] = {
     'metrics.jsonl': metrics_record,
     'scores.jsonl': scores_record,
@@ -117,26 +137,19 @@ def _located(step: Any, time: Any, values: dict[str, Any]) -> Record | None:
     return float(step), float(time), values
 
 
-def read_parts(
-    file: BinaryIO, start: int, stop: int, parse: Parser
-) -> Iterator[tuple[int, int, Columns]]:
-    """Whole lines from `start` until `stop` is reached or the file ends.
+def read_part(file: BinaryIO, start: int, parse: Parser) -> tuple[int, Columns]:
+    """Points of the next whole lines of a file, at most `READ` bytes of it.
 
-    Yields how far it is, how many lines were broken, and the points of the others.
+    Returns the offset behind them, which is `start` where no line is complete. Lines
+    that are not records are left out.
     """
-    while start < stop:
-        data = os.pread(file.fileno(), READ, start)
-        end = data.rfind(b'\n') + 1
-        columns, broken = Columns(), 0
-        if end:
-            broken = _add(data[: end - 1].split(b'\n'), parse, columns)
-        elif len(data) > LONGEST_LINE:
-            # Nobody can mean such a line. Its rest is no JSON and counts as broken.
-            end = len(data)
-        else:
-            return  # the line is still being written
-        start += end
-        yield start, broken, columns
+    data = os.pread(file.fileno(), READ, start)
+    end = data.rfind(b'\n') + 1
+    columns = Columns()
+    columns.take(data[:end].split(b'\n')[:-1], parse)
+    if not end and len(data) > LONGEST_LINE:
+        end = len(data)  # no record is so long; its rest is not JSON and left out, too
+    return start + end, columns
 
 
 def sample_lines(file: BinaryIO, start: int, count: int, parse: Parser) -> Columns:
@@ -144,6 +157,7 @@ def sample_lines(file: BinaryIO, start: int, count: int, parse: Parser) -> Colum
     columns = Columns()
     size = os.fstat(file.fileno()).st_size
     reach = 4096  # bytes that hold a line, adapted to those found
+    lines = []
     for position in np.linspace(start, size, count, endpoint=False):
         offset = int(position)
         data = os.pread(file.fileno(), reach, offset)
@@ -153,16 +167,17 @@ def sample_lines(file: BinaryIO, start: int, count: int, parse: Parser) -> Colum
         if last < 0 or (offset != start and not first):
             reach = min(2 * reach, LONGEST_LINE)
             continue
-        _add([data[first:last]], parse, columns)
+        lines.append(data[first:last])
+    columns.take(lines, parse)
     return columns
 
 
-def _add(lines: Iterable[bytes], parse: Parser, columns: Columns) -> int:
-    broken = 0
-    for line in lines:
-        record = parse(line)
-        if record is None:
-            broken += 1
-        else:
-            columns.add(record)
-    return broken
+def _objects(lines: list[bytes]) -> Iterator[dict[str, Any]]:
+    """The JSON objects among the lines."""
+    try:  # all at once, which takes half of the time
+        values = json.loads(b'[%s]' % b','.join(lines))
+    except (ValueError, RecursionError):
+        values = []
+    if len(values) != len(lines):
+        values = map(parse_object, lines)
+    return (value for value in values if isinstance(value, dict))

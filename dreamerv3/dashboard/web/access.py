@@ -1,8 +1,8 @@
-"""Access: who may ask the dashboard, and what a page of it may load.
+"""Access: which requests the dashboard answers, and what its page may load.
 
-On the loopback interface everybody on this machine may look, but only by a name of this
-machine: otherwise a page elsewhere could point its own name here and read along. On any
-other interface a token is needed, once in the address and from then on in a cookie.
+On the loopback interface every user of this machine may read, but only by a name of
+this machine: otherwise a page elsewhere could point its own name here and read along.
+On any other interface a token is needed, once in the address, then in a cookie.
 """
 
 import hmac
@@ -46,7 +46,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Access:
-    """Lets requests through to the dashboard, if they may."""
+    """Passes permitted requests on to the dashboard and refuses the others."""
 
     def __init__(self, app: ASGIApp, token: str | None):
         self._app = app

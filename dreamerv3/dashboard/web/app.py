@@ -1,4 +1,4 @@
-"""The server: answers the page's questions about runs and tells it of changes."""
+"""The application: requests about runs, and a stream of their changes."""
 
 import asyncio
 import json
@@ -20,28 +20,28 @@ from starlette.types import Lifespan
 
 from ..runs.folders import PICTURES, Run, pictures
 from ..runs.state import read_events
-from ..series.chart_data import Asked, rounded
-from ..series.curves import Curves, Span
+from ..series.chart_data import ChartRequest, rounded
+from ..series.curves import Span
 from ..series.follower import Follower
 from ..series.reference import Reference, frames_per_step
+from ..series.series_cache import SeriesCache
 from .access import Access
 
 __all__ = ['make_app']
 
 STATIC = Path(__file__).parent / 'static'
 MOST_METRICS = 60  # per request
-BEAT = 15.0  # seconds after which a silent stream says that it is there
+HEARTBEAT = 15.0  # seconds without changes after which a stream sends a comment
 
 
 def make_app(
     follower: Follower,
-    curves: Curves,
     references: Sequence[Reference] = (),
     token: str | None = None,
     lifespan: Lifespan[Starlette] | None = None,
 ) -> Starlette:
     """The dashboard as an ASGI application."""
-    view = View(follower, curves, references)
+    view = View(follower, references)
     return Starlette(
         routes=[
             Route('/', lambda request: FileResponse(STATIC / 'index.html')),
@@ -58,42 +58,42 @@ def make_app(
 
 
 class View:
-    """What can be asked. Plain methods run in threads, so reading blocks nobody."""
+    """Handlers of requests. Plain methods run in threads, so that they may block."""
 
-    def __init__(
-        self, follower: Follower, curves: Curves, references: Sequence[Reference]
-    ):
+    def __init__(self, follower: Follower, references: Sequence[Reference]):
         self._follower = follower
-        self._curves = curves
+        self._cache = SeriesCache()
         self._references = references
 
     def names(self, request: Request) -> Response:
-        """Metrics that any of the runs has."""
-        found: set[str] = set()
-        with self._follower.question():
-            for run in self._runs(request):
-                found.update(self._curves.names(run.path))
-        return _json(sorted(found))
+        """Metrics that any of the runs has, as far as their files are read."""
+        return _json(self._cache.names([run.path for run in self._runs(request)]))
 
     def series(self, request: Request) -> Response:
         """Curves of metrics, of each run or of each group of seeds."""
         query = request.query_params
         runs = self._runs(request)
         names = query.getlist('metric')[:MOST_METRICS]
-        asked = Asked(
+        wanted = ChartRequest(
             axis='time' if query.get('x') == 'time' else 'step',
             span=Span(_float(query, 'from', -math.inf), _float(query, 'to', math.inf)),
             groups=self._groups(runs, merge=query.get('merge') == '1'),
         )
+        found = self._cache.read([run.path for run in runs], names)
+        known = {run.id: found[run.path] for run in runs}
         charts = {}
-        with self._follower.question():
-            loaded = {r.id: self._curves.read(r.path, names, len(runs)) for r in runs}
-            for name in names:
-                found = {key: d[name] for key, d in loaded.items() if name in d}
-                charts[name] = asked.chart(found)
-        with_band = query.get('reference') == '1' and asked.axis == 'step'
+        for name in names:
+            series = {key: run for key, run in known.items() if name in run.series}
+            charts[name] = wanted.chart(
+                {key: run.over(name, wanted.axis) for key, run in series.items()}
+            )
+        with_band = query.get('reference') == '1' and wanted.axis == 'step'
         return _json(
-            {'charts': charts, 'reference': self._band(runs) if with_band else []}
+            {
+                'charts': charts,
+                'reference': self._band(runs) if with_band else [],
+                'reading': {k: x.share for k, x in known.items() if x.share < 1},
+            }
         )
 
     def run(self, request: Request) -> Response:
@@ -128,38 +128,39 @@ class View:
         loop, wake = asyncio.get_running_loop(), asyncio.Event()
         pending: dict[str, Any] = {}
 
-        def take(news: dict[str, Any], gone: list[str]) -> None:
-            pending.update(news)
+        def take(changed: dict[str, Any], gone: list[str]) -> None:
+            pending.update(changed)
             for key in gone:
                 pending.pop(key, None)
             wake.set()
 
-        def listener(news: dict[str, Any], gone: list[str]) -> None:
-            loop.call_soon_threadsafe(take, news, gone)
+        def listener(changed: dict[str, Any], gone: list[str]) -> None:
+            loop.call_soon_threadsafe(take, changed, gone)
 
         leave = self._follower.listen(listener)
         try:
             yield 'retry: 1000\n\n'
             while not self._follower.closed:
                 try:
-                    await asyncio.wait_for(wake.wait(), BEAT)
+                    await asyncio.wait_for(wake.wait(), HEARTBEAT)
                 except TimeoutError:
-                    yield ': still here\n\n'
+                    yield ': heartbeat\n\n'
                     continue
                 wake.clear()
-                # A slow page finds what it has missed as one change.
-                news = {
+                # A slow page gets several changes as one.
+                message = {
                     'runs': dict(pending),
                     'ids': list(self._follower.runs()),
                     'reference': bool(self._references),
                 }
                 pending.clear()
-                yield f'data: {_dump(news)}\n\n'
+                yield f'data: {_dump(message)}\n\n'
         finally:
             leave()
 
     def _runs(self, request: Request) -> list[Run]:
         known = self._follower.runs()
+        self._cache.retain(run.path for run in known.values())
         wanted = request.query_params.get('runs', '').split(',')
         return [known[key] for key in dict.fromkeys(wanted) if key in known]
 

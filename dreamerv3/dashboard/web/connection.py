@@ -1,7 +1,7 @@
 """Connections of the dashboard: bounded in number, and in the time that they may take.
 
-A connection that sends no whole request in time is closed, whatever it trickles, and so
-is one that does not read what it has asked for.
+A connection that sends no whole request in time is closed, even if bytes arrive, and so
+is one that does not read the response.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class Connection(H11Protocol):
             self._waiting = None
 
     def _give_up(self) -> None:
-        """What the peer has not read yet of the last answer may still leave."""
+        """Closes; what the peer has not read of the last response may still leave."""
         self.transport.close()
         self._waiting = self.loop.call_later(READ_WITHIN, self._reset)
 
@@ -81,6 +81,6 @@ class Connection(H11Protocol):
         self.transport.abort()
 
     def _oldest(self, connections: list[Any]) -> 'Connection':
-        """The one that waits for a request for the longest time, or this one."""
+        """The connection that waits for a request for the longest time, or this."""
         waiting = [x for x in connections if x._waiting is not None]
         return min(waiting, key=lambda x: x._waiting.when(), default=self)

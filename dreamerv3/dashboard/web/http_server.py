@@ -1,7 +1,6 @@
 """Serving: the dashboard on a socket, with a follower as long as it runs."""
 
 import socket
-import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,10 +11,8 @@ from starlette.applications import Starlette
 
 from embodied.core.errors import ConfigError
 
-from ..series.curves import Curves
 from ..series.follower import Follower
 from ..series.reference import Reference
-from ..series.series_index import Index
 from .app import make_app
 from .connection import Connection
 
@@ -37,12 +34,11 @@ def listen(host: str, port: int) -> socket.socket:
 def serve(
     place: socket.socket,
     roots: Sequence[Path],
-    index: Index,
     references: Sequence[Reference],
     token: str | None,
 ) -> None:
     """Serves until a signal asks to stop, or until following the runs fails."""
-    follower = Follower(roots, index, lambda: server.stop())
+    follower = Follower(roots, lambda: server.stop())
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -50,18 +46,12 @@ def serve(
         yield
         follower.close()
 
-    app = make_app(follower, Curves(index), references, token, lifespan)
+    app = make_app(follower, references, token, lifespan)
     options: dict[str, Any] = {'lifespan': 'on', 'ws': 'none'}
     config = uvicorn.Config(app, http=Connection, log_level='warning', **options)
     server = Server(config, follower)
     server.run([place])
-    try:
-        follower.check()
-    except sqlite3.Error as e:
-        raise ConfigError(
-            f'The index {index.path} cannot be used any more: {e}. Is the disk full or '
-            'the file gone? Start again, or name another with --index.'
-        ) from e
+    follower.check()
 
 
 class Server(uvicorn.Server):

@@ -3,19 +3,19 @@
 import argparse
 import contextlib
 import secrets
+import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from embodied.core.errors import MissingExtraError
 
 from ..runs.folders import check_roots
 from ..series.reference import read_reference
-from ..series.series_index import Index, default_path
 
 __all__ = ['main']
 
 HOST, PORT = '127.0.0.1', 8765
 TOKEN_BYTES = 16
+NO_INDEX = 'the dashboard keeps what it has read in memory. The file can be deleted.'
 
 
 def main(argv: Sequence[str]) -> int:
@@ -28,6 +28,8 @@ def main(argv: Sequence[str]) -> int:
         raise MissingExtraError(
             f"The dashboard needs {e.name}: pip install 'dreamer-parallel[web]'"
         ) from e
+    if args.index:
+        print(f'--index {args.index} is not used: {NO_INDEX}', file=sys.stderr)
     roots = check_roots(args.logdir)
     references = read_reference(args.reference) if args.reference else []
     token = args.token
@@ -39,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
         query = f'?token={token}' if token else ''
         print(f'Dashboard: http://{address}/{query}', flush=True)
         with contextlib.suppress(KeyboardInterrupt):  # the usual end
-            serving.serve(place, roots, Index(args.index), references, token)
+            serving.serve(place, roots, references, token)
     return 0
 
 
@@ -62,10 +64,5 @@ def _parser() -> argparse.ArgumentParser:
         help='CSV of published scores to draw in gray: '
         'suite,task,env_frames,seeds,mean,min,max',
     )
-    parser.add_argument(
-        '--index',
-        type=Path,
-        default=default_path(),
-        help='cache file for what has been read; %(default)s by default',
-    )
+    parser.add_argument('--index', help=argparse.SUPPRESS)  # until version 0.3.0
     return parser

@@ -5,16 +5,22 @@ from typing import Any
 
 import numpy as np
 
-from ...core.base import Env, Spaces
 from ...core.errors import ConfigError, SpaceError
 from ..extras import require
-from ..spaces import IMAGE_RANK, act_spaces, make_obs, obs_spaces, refuse_shared
+from ..spaces import (
+    IMAGE_RANK,
+    FixedSpaces,
+    act_spaces,
+    make_obs,
+    obs_spaces,
+    refuse_shared,
+)
 from .codecs import Codec, DictCodec, Direct, TupleCodec, integers
 
 __all__ = ['FromDM']
 
 
-class FromDM(Env):
+class FromDM(FixedSpaces):
     """Any environment of the dm_env interface: an instance or a factory.
 
     Keys are named as in FromGym: a plain observation gets `obs_key`, by default
@@ -44,14 +50,6 @@ class FromDM(Env):
     def dm_env(self) -> Any:
         """The environment inside."""
         return self._env
-
-    @property
-    def obs_space(self) -> Spaces:
-        return dict(self._obs_space)
-
-    @property
-    def act_space(self) -> Spaces:
-        return dict(self._act_space)
 
     def step(self, action: Mapping[str, Any]) -> dict[str, Any]:
         if action['reset'] or self._over:

@@ -1,30 +1,39 @@
 """Adapter from Gymnasium environments to the Env contract."""
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces as gym_spaces
 
-from ...core.base import Env, Spaces
 from ...core.errors import ConfigError, MissingExtraError, SpaceError
-from ..spaces import IMAGE_RANK, act_spaces, make_obs, obs_spaces, refuse_shared
+from ..spaces import (
+    IMAGE_RANK,
+    FixedSpaces,
+    act_spaces,
+    make_obs,
+    obs_spaces,
+    refuse_shared,
+)
 from .codecs import Codec, DictCodec, Direct, TupleCodec, integers
+from .foreign_kinds import read_reset, read_reward, read_step, refuse
+from .infos import Infos
 from .own import PACKAGES, import_user
 
 __all__ = ['FromGym']
 
 
-class FromGym(Env):
+class FromGym(FixedSpaces):
     """Any Gymnasium environment: an instance, a registered id or a factory.
 
     A plain observation gets the key `obs_key`, by default `image` for uint8 of rank 3
     and `vector` otherwise; a plain action gets `act_key`. Dicts keep their own names,
     nested ones joined by `/`; parts of tuples are numbered, as in `action/0`. The
-    first reset is seeded; later episodes continue its random numbers. `kwargs` go to
-    `gymnasium.make` or the factory. Infos are dropped.
+    first reset is seeded; later episodes continue its random numbers. `log` names
+    numbers in the infos that become keys `log/...`, for logging only; other infos are
+    dropped. `kwargs` go to `gymnasium.make` or the factory.
     """
 
     def __init__(
@@ -33,9 +42,13 @@ class FromGym(Env):
         obs_key: str | None = None,
         act_key: str = 'action',
         seed: int | None = None,
+        log: Sequence[str] = (),
         **kwargs: Any,
     ) -> None:
         self._env = _create(env, kwargs)
+        refuse(self._env)
+        self._name = type(getattr(self._env, 'unwrapped', self._env)).__name__
+        self._infos = Infos(log)
         self._seed = seed
         self._over = True
         observations = self._env.observation_space
@@ -43,7 +56,7 @@ class FromGym(Env):
         self._obs = _codec(observations, obs_key, top=True)
         self._act = _codec(self._env.action_space, act_key, top=True)
         refuse_shared(self._obs.spaces, self._act.spaces)
-        self._obs_space = obs_spaces(self._obs.spaces)
+        self._obs_space = {**obs_spaces(self._obs.spaces), **self._infos.spaces}
         self._act_space = act_spaces(self._act.spaces)
 
     @property
@@ -51,29 +64,25 @@ class FromGym(Env):
         """The environment inside."""
         return self._env
 
-    @property
-    def obs_space(self) -> Spaces:
-        return dict(self._obs_space)
-
-    @property
-    def act_space(self) -> Spaces:
-        return dict(self._act_space)
-
     def step(self, action: Mapping[str, Any]) -> dict[str, Any]:
         if action['reset'] or self._over:
-            obs, _ = self._env.reset(seed=self._seed)
-            self._seed = None
-            self._over = False
-            return make_obs(self._obs.encode(obs), is_first=True)
-        choice = self._act.decode(action)
-        obs, reward, terminated, truncated, _ = self._env.step(choice)
+            return self._reset()
+        result = self._env.step(self._act.decode(action))
+        obs, reward, terminated, truncated, info = read_step(self._name, result)
         self._over = bool(terminated or truncated)
         return make_obs(
-            self._obs.encode(obs),
-            reward=float(reward),
+            {**self._obs.encode(obs), **self._infos(info, self._over)},
+            reward=read_reward(self._name, reward),
             is_last=self._over,
             is_terminal=bool(terminated),
         )
+
+    def _reset(self) -> dict[str, Any]:
+        result = self._env.reset(seed=self._seed)
+        obs, info = read_reset(self._name, result)
+        self._seed = None
+        self._over = False
+        return make_obs({**self._obs.encode(obs), **self._infos(info)}, is_first=True)
 
     def close(self) -> None:
         self._env.close()

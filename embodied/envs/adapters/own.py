@@ -7,7 +7,7 @@ import os
 import pickle
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -66,8 +66,13 @@ def import_user(name: str) -> ModuleType:
         ) from error
 
 
-def build(factory: Callable[..., Any], seed: int | None) -> Any:
-    """The environment of a factory, which gets `seed` if it has such an argument."""
+def build(
+    factory: Callable[..., Any], seed: int | None = None, log: Sequence[str] = ()
+) -> Any:
+    """The environment of a factory, which gets `seed` if it has such an argument.
+
+    log: as of `adapt`.
+    """
     signature = inspect.signature(factory)
     arguments = {'seed': seed} if 'seed' in signature.parameters else {}
     try:
@@ -77,26 +82,40 @@ def build(factory: Callable[..., Any], seed: int | None) -> Any:
             f'The factory {factory!r} of environments is called with nothing, or with '
             f'seed=... if it has that argument, but: {error}. Give the others defaults.'
         ) from error
-    return adapt(factory(**arguments), seed)
+    return adapt(factory(**arguments), seed, log)
 
 
-def adapt(env: Any, seed: int | None = None) -> Any:
-    """Brings environments of Gymnasium and dm_env to the Env contract."""
+def adapt(env: Any, seed: int | None = None, log: Sequence[str] = ()) -> Any:
+    """Brings environments of Gymnasium and dm_env to the Env contract.
+
+    log: numbers in Gymnasium's infos that become keys `log/...`.
+    """
     if hasattr(env, 'obs_space') and hasattr(env, 'act_space'):
+        _refuse_log(env, log)
         return env
     if hasattr(env, 'observation_space') and hasattr(env, 'action_space'):
         from .from_gym import FromGym
 
-        return FromGym(env, seed=seed)
+        return FromGym(env, seed=seed, log=log)
     if hasattr(env, 'observation_spec') and hasattr(env, 'action_spec'):
         from .from_dm import FromDM
 
+        _refuse_log(env, log)
         return FromDM(env)
     raise ConfigError(
         f'The factory returned a {type(env).__name__}, which is no environment: it has '
         'neither obs_space and act_space (embodied.Env) nor observation_space and '
         'action_space (Gymnasium) nor observation_spec and action_spec (dm_env).'
     )
+
+
+def _refuse_log(env: Any, log: Sequence[str]) -> None:
+    if log:
+        raise ConfigError(
+            f'Entries to log ({", ".join(log)}) are those of infos of Gymnasium, and '
+            f'the environment is a {type(env).__name__}. Return such numbers as '
+            'observations called log/... instead.'
+        )
 
 
 def save(factory: Callable[..., Any], path: Path) -> str:
@@ -117,9 +136,17 @@ def save(factory: Callable[..., Any], path: Path) -> str:
 
 def _load(path: Path) -> Callable[..., Any]:
     try:
-        return unpickling.loads(path.read_bytes(), trust=True)
+        data = path.read_bytes()
     except FileNotFoundError as error:
         raise ConfigError(
             f'The factory of the environment is gone: {path}. Give it again, as '
             'make_env=... or --task module:factory.'
+        ) from error
+    try:
+        return unpickling.loads(data, trust=True)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f'The factory of the environment in {path} needs the module '
+            f'{error.name!r}, which is neither installed nor in {os.getcwd()}. Install '
+            'it, or start from the folder that it is in.'
         ) from error

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import cloudpickle
 import numpy as np
 
+from ...core import manual
 from ...core.errors import SpaceError
 from ...core.random_agent import RandomAgent
 from ..wrappers import UnifyDtypes, Wrapper
@@ -41,7 +42,7 @@ def check(
             findings += static_findings(env.obs_space, env.act_space)
             findings += _trial(env, steps, seconds, facts)
             findings += _repeat(make, steps, seconds / 2)
-    except Exception as error:  # noqa: BLE001, any error of theirs is a finding
+    except Exception as error:  # noqa: BLE001, an error of the environment is a finding
         findings.append(_crash(error))
     finally:
         if env is not None:
@@ -175,7 +176,8 @@ def _common_keys(env: Any) -> Iterator[Finding]:
             'error',
             f'The spaces lack {", ".join(missing)}.',
             'Every environment has reward, is_first, is_last and is_terminal among its '
-            'observations and reset among its actions: docs/your_environment.md.',
+            'observations and reset among its actions: '
+            f'{manual.page("your_environment.md")}.',
         )
 
 

@@ -1,7 +1,7 @@
 """Faults of environments: one small class per kind looks at every step of a trial.
 
 A class has `see(step)` and `findings()`. Values are seen as agents would get them, that
-is after `UnifyDtypes`, so that what the standard wrapping mends is no fault.
+is after `UnifyDtypes`, so that what the standard wrapping corrects is no fault.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,6 +10,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from ...core.base import Spaces
+from ...core.step_keys import is_log
+from ..conversion import is_channels_first
 from ..spaces import Checker, describe, is_image
 
 __all__ = ['CHECKS', 'Finding', 'Severity', 'Speed', 'Step', 'static_findings']
@@ -25,6 +27,8 @@ STEPS_PER_SECOND = 5.0
 SLOW_SECONDS = 0.2
 SLOW_FACTOR = 10  # times the median
 SLOW_SHARE = 0.05
+CONVERT = '--env.own.convert True (env.gym.convert)'
+BOUND = '--env.own.bound 1.0 (env.gym.bound)'
 STILL_STEPS = 50  # equal images in a row that look like a broken camera
 
 
@@ -333,7 +337,7 @@ CHECKS: tuple[type[Check], ...] = (
 def static_findings(obs_space: Spaces, act_space: Spaces) -> Iterator[Finding]:
     """What can be said about the spaces alone."""
     for key, space in obs_space.items():
-        if key.startswith('log/'):
+        if is_log(key):
             continue
         if is_image(space):
             yield from _image_findings(key, space.shape)
@@ -342,27 +346,29 @@ def static_findings(obs_space: Spaces, act_space: Spaces) -> Iterator[Finding]:
                 'error',
                 f'Observation {key!r} is {describe(space)}, neither an image (uint8, '
                 '[height, width, channels]) nor of rank 2 or less.',
-                'Declare pictures as uint8 from 0 to 255; flatten anything else.',
+                'Declare pictures as uint8 from 0 to 255 and flatten anything else, or '
+                f'let {CONVERT} do both.',
             )
     for key, space in act_space.items():
         if space.dtype.kind == 'f' and not (
             np.isfinite(space.low).all() and np.isfinite(space.high).all()
         ):
             yield Finding(
-                'warning',
+                'error',
                 f'Action {key!r} has no finite bounds, so it cannot be normalized.',
-                'Declare the smallest and largest useful values; the agent acts in '
-                '[-1, 1] and is scaled to them.',
+                'Declare the smallest and largest useful values, to which the '
+                f"agent's actions in [-1, 1] are scaled, or give one bound for all: "
+                f'{BOUND}.',
             )
 
 
 def _image_findings(key: str, shape: tuple[int, ...]) -> Iterator[Finding]:
     height, width, channels = shape
-    if channels not in (1, 3, 4) and height in (1, 3, 4):
+    if is_channels_first(shape):
         yield Finding(
             'error',
             f'Image {key!r} has the shape {shape}, with the channels first.',
-            'Return [height, width, channels].',
+            f'Return [height, width, channels], or let {CONVERT} transpose it.',
         )
     elif any(
         side % SIDE_FACTOR or not SIDES[0] <= side <= SIDES[1] for side in shape[:2]

@@ -4,32 +4,27 @@ The parent starts it with one end of a pipe and sends a Setup, then requests; ea
 request gets one reply. When the parent hangs up, the environment is closed.
 """
 
-import os
 import pickle
 import signal
-import sys
 from multiprocessing.connection import Connection
 
 import cloudpickle
 
-from .host import EnvHost, Failure
+from ...processes.child_processes import connect_parent
+from ...processes.failure import Failure
+from .host import EnvHost
 
 __all__ = ['main']
 
 
 def main() -> None:
-    # Only the parent reacts to stop signals, which a service manager sends to all
-    # processes: it stops acting, saves and closes the workers.
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    # Not ignored: programs that the environment starts would inherit that.
+    # Only the parent reacts to SIGTERM, which a service manager sends to all processes:
+    # it stops acting, saves and closes the workers. The signal is not ignored, because
+    # programs that the environment starts would inherit that.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
-    fd = int(sys.argv[1])
-    os.set_inheritable(fd, False)
-    with Connection(fd) as pipe:
-        try:
-            setup = pipe.recv()
-        except EOFError:
+    pipe, setup = connect_parent()
+    with pipe:
+        if setup is None:
             return
         setup.surroundings.adopt()
         host = EnvHost(lambda: cloudpickle.loads(setup.factory)())
@@ -39,7 +34,7 @@ def main() -> None:
 
 
 def _serve(pipe: Connection, host: EnvHost) -> bool:
-    """Answers one request; False if there is nobody to answer to."""
+    """Answers one request; False if the parent is gone."""
     try:
         request, args = pipe.recv()
     except (EOFError, ConnectionResetError):
@@ -47,7 +42,7 @@ def _serve(pipe: Connection, host: EnvHost) -> bool:
     try:
         reply = pickle.dumps(host.answer(request, *args), pickle.HIGHEST_PROTOCOL)
     except BaseException as error:  # noqa: BLE001 (the parent raises it)
-        reply = pickle.dumps(Failure.of(request, error))
+        reply = pickle.dumps(Failure.of(error))
     try:
         pipe.send_bytes(reply)
     except (BrokenPipeError, ConnectionResetError):

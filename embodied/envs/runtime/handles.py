@@ -18,8 +18,9 @@ import cloudpickle
 
 from ...core.base import Env
 from ...core.errors import EnvError
-from ...processes.child_processes import Surroundings, start_module
-from .host import EnvHost, Failure, Setup
+from ...processes.child_processes import Surroundings, kill_group, start_module
+from ...processes.failure import Failure
+from .host import EnvHost, Setup, error_of
 
 __all__ = ['Handle', 'InlineHandle', 'ProcessHandle']
 
@@ -35,7 +36,7 @@ class Handle(Protocol):
         """The reply to the last request; what failed over there is raised here."""
 
     def hang_up(self) -> None:
-        """Tells the environment to close, without waiting for it."""
+        """Asks the environment to close, without waiting for it."""
 
     def close(self) -> None:
         """Hangs up and waits; without effect the second time."""
@@ -58,7 +59,7 @@ class InlineHandle:
         try:
             return self._host.answer(request, *args)
         except Exception as error:
-            raise Failure.of(request, error).error(self._index) from error
+            raise error_of(Failure.of(error), self._index, request) from error
 
     def hang_up(self) -> None:
         pass
@@ -67,7 +68,7 @@ class InlineHandle:
         try:
             self._host.close()
         except Exception as error:
-            raise Failure.of('close', error).error(self._index) from error
+            raise error_of(Failure.of(error), self._index, 'close') from error
 
 
 class ProcessHandle:
@@ -116,9 +117,9 @@ class ProcessHandle:
             death = self._death()
             self._pending = ''
             raise death from None
-        self._pending = ''
+        request, self._pending = self._pending, ''
         if isinstance(reply, Failure):
-            raise reply.error(self._index)
+            raise error_of(reply, self._index, request)
         return reply
 
     def _receive_bytes(self) -> bytes:
@@ -158,9 +159,7 @@ class ProcessHandle:
         """Waits for the process, kills what remains of its group, returns its code."""
         if self._process.returncode is None:
             self._await_exit()
-            # As long as nobody has asked for the exit code, the id cannot be reused.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
+            kill_group(self.pid)
         if self._pidfd is not None:
             self._poll.unregister(self._pidfd)
             os.close(self._pidfd)

@@ -1,12 +1,10 @@
 """Host: holds one environment, answers requests for it and reports its failures.
 
 The same host runs inside of the driver and inside of a worker process. The messages
-between the two are defined here as well.
+between the two are defined here as well; a failure travels as a Failure.
 """
 
-import traceback
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -14,8 +12,9 @@ import cloudpickle
 from ...core import errors, unpickling
 from ...core.base import Env, Spaces
 from ...processes.child_processes import Surroundings
+from ...processes.failure import Failure
 
-__all__ = ['EnvHost', 'EnvInfo', 'Failure', 'Setup']
+__all__ = ['EnvHost', 'EnvInfo', 'Setup', 'error_of']
 
 
 class Setup(NamedTuple):
@@ -33,41 +32,11 @@ class EnvInfo(NamedTuple):
     saves: bool  # whether it has save() and load()
 
 
-class Failure(NamedTuple):
-    """An exception in an environment, in a form that every process can read."""
-
-    request: str
-    kind: str
-    message: str
-    traceback: str
-
-    @classmethod
-    def of(cls, request: str, error: BaseException) -> 'Failure':
-        frames = _foreign_frames(error.__traceback__)
-        text = ''.join(traceback.format_exception(type(error), error, frames))
-        return cls(request, type(error).__name__, str(error), text)
-
-    def error(self, index: int) -> errors.DreamerError:
-        """The error to raise where environment `index` is used.
-
-        Mistakes in options keep their type, because they say all there is to say;
-        everything else becomes an EnvError with the traceback.
-        """
-        own = getattr(errors, self.kind, None)
-        if own is not None and issubclass(own, errors.ConfigError):
-            return own(self.message)
-        kind = own if own and issubclass(own, errors.EnvError) else errors.EnvError
-        return kind(
-            f'Environment {index} failed in {self.request}(): '
-            f'{self.kind}: {self.message}\n\n{self.traceback}'
-        )
-
-
 class EnvHost:
     """Answers `make`, `step`, `save` and `load` for one environment.
 
     States travel and are stored as bytes: only the environment's own process needs to
-    know the classes in them, and nobody can change them on the way.
+    know the classes in them, and they cannot change on the way.
     """
 
     def __init__(self, make: Callable[[], Env]) -> None:
@@ -96,9 +65,18 @@ class EnvHost:
             env.close()
 
 
-def _foreign_frames(frames: TracebackType | None) -> TracebackType | None:
-    """The traceback without our own outermost frames, unless that is all of it."""
-    inner = frames
-    while inner and inner.tb_frame.f_globals.get('__package__') == __package__:
-        inner = inner.tb_next
-    return inner or frames
+def error_of(failure: Failure, index: int, request: str) -> errors.DreamerError:
+    """The error to raise where environment `index` was asked for `request`.
+
+    Mistakes in options keep their type, because they say all there is to say;
+    everything else becomes an EnvError with the traceback.
+    """
+    own = failure.own_type
+    if own and issubclass(own, errors.ConfigError):
+        return own(failure.message)
+    kind = own if own and issubclass(own, errors.EnvError) else errors.EnvError
+    error = kind(
+        f'Environment {index} failed in {request}(): '
+        f'{failure.kind}: {failure.message}\n\n{failure.traceback}'
+    )
+    return failure.attach(error)

@@ -44,6 +44,6 @@ def _load_tasks() -> Any:
         assert spec is not None
         package = types.ModuleType(PACKAGE)
         package.__path__ = spec.submodule_search_locations or []
-        package.__spec__ = spec  # Whoever asks for it again shall find it installed.
+        package.__spec__ = spec  # Later imports find it installed.
         sys.modules[PACKAGE] = package
     return importlib.import_module(f'{PACKAGE}.tasks')

@@ -8,7 +8,7 @@ Sampling takes its noise as an argument, so that callers can draw it all at once
 from .categorical import Categorical, first_largest
 from .continuous import Bernoulli, Normal, SquaredError, SymlogSquaredError
 from .transforms import symexp, symlog
-from .twohot import TwoHot, symexp_bins
+from .twohot import SymlogTwoHot, TwoHot, symexp_bins, symlog_bins
 
 __all__ = [
     'Bernoulli',
@@ -16,9 +16,11 @@ __all__ = [
     'Normal',
     'SquaredError',
     'SymlogSquaredError',
+    'SymlogTwoHot',
     'TwoHot',
     'first_largest',
     'symexp',
     'symexp_bins',
     'symlog',
+    'symlog_bins',
 ]

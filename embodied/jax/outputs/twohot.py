@@ -6,7 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ['TwoHot', 'symexp_bins']
+from .transforms import symlog
+
+__all__ = ['SymlogTwoHot', 'TwoHot', 'symexp_bins', 'symlog_bins']
 
 RANGE = 20.0  # bins reach from symexp(-20) to symexp(20)
 
@@ -22,6 +24,12 @@ def symexp_bins(count: int) -> np.ndarray:
     return np.concatenate([half, -half[::-1]])
 
 
+def symlog_bins(count: int) -> np.ndarray:
+    """linspace(-20, 20, count) [count], exactly symmetric around 0."""
+    bins = np.linspace(-RANGE, RANGE, count, dtype=np.float32)
+    return (bins - bins[::-1]) / 2
+
+
 class TwoHot:
     """A scalar given by logits [..., bins] over symmetric bin values."""
 
@@ -30,16 +38,11 @@ class TwoHot:
         self.bins = bins
 
     def __getitem__(self, index: Any) -> 'TwoHot':
-        return TwoHot(self.logits[index], self.bins)
+        return type(self)(self.logits[index], self.bins)
 
     def pred(self) -> jax.Array:
         """Mean [...], summed in symmetric pairs: uniform logits give exactly 0."""
-        probs = jax.nn.softmax(self.logits, -1)
-        half = len(self.bins) // 2
-        # The difference first: compilers may fuse a product into a sum, and then two
-        # large ones of opposite sign no longer cancel.
-        excess = probs[..., -half:] - probs[..., :half][..., ::-1]
-        return (excess * self.bins[-half:]).sum(-1)
+        return self._mean(self.bins)
 
     def smooth_pred(self) -> jax.Array:
         """symexp(sum p symlog(bins)) [...], a prediction to be differentiated.
@@ -47,12 +50,16 @@ class TwoHot:
         The mean is not: the outer bins are so large that a probability of 1e-8 in one
         of them dominates its gradient.
         """
+        return _open_symexp(self._mean(np.sign(self.bins) * np.log1p(abs(self.bins))))
+
+    def _mean(self, values: np.ndarray) -> jax.Array:
+        """sum p values [...]; values: [bins], symmetric as the bins are."""
         probs = jax.nn.softmax(self.logits, -1)
-        half = len(self.bins) // 2
+        half = len(values) // 2
+        # The difference first: compilers may fuse a product into a sum, and then two
+        # large ones of opposite sign no longer cancel.
         excess = probs[..., -half:] - probs[..., :half][..., ::-1]
-        x = (excess * np.log1p(self.bins[-half:])).sum(-1)
-        # Not outputs.symexp, whose gradient vanishes at 0.
-        return jnp.where(x < 0, -jnp.expm1(-x), jnp.expm1(x))
+        return (excess * values[-half:]).sum(-1)
 
     def loss(self, target: jax.Array) -> jax.Array:
         """Cross entropy to the two-hot encoding of target [...]."""
@@ -70,3 +77,25 @@ class TwoHot:
         rising = (target - below) / (bins - below)
         falling = (above - target) / (above - bins)
         return jnp.clip(jnp.minimum(rising, falling), 0, 1)
+
+
+class SymlogTwoHot(TwoHot):
+    """A scalar given by logits [..., bins] over symmetric values of its symlog.
+
+    The two-hot weights are linear in symlog(target), and the prediction is
+    symexp(sum p bins), which can be differentiated.
+    """
+
+    def pred(self) -> jax.Array:
+        return _open_symexp(self._mean(self.bins))
+
+    def smooth_pred(self) -> jax.Array:
+        return self.pred()
+
+    def encode(self, target: jax.Array) -> jax.Array:
+        return super().encode(symlog(target.astype(jnp.float32)))
+
+
+def _open_symexp(x: jax.Array) -> jax.Array:
+    """symexp whose gradient at 0 is 1; that of outputs.symexp vanishes there."""
+    return jnp.where(x < 0, -jnp.expm1(-x), jnp.expm1(x))

@@ -47,7 +47,7 @@ def find_faults(segments: Sequence[Segment], end: int | None = None) -> list[Fau
 
 
 def correct(faults: Iterable[Fault]) -> list[Damage]:
-    """Changes the records; privately, where the file is not ours to write."""
+    """Changes the records; privately, where the file is read-only."""
     damages = []
     for damage, segment, slot, fields in faults:
         for name, value in fields.items():
@@ -57,9 +57,9 @@ def correct(faults: Iterable[Fault]) -> list[Damage]:
 
 
 def find_gaps(segments: Sequence[Segment]) -> list[Damage]:
-    """Chunks that were followed by another one, which is not there.
+    """Chunks whose successor is missing.
 
-    Streams are evicted from their beginning, so that it was taken away.
+    Streams are evicted from their beginning, so the successor was taken away.
     """
     return [
         Damage(_path(segment), 'the chunk that follows it is missing', None, slot)
@@ -68,7 +68,7 @@ def find_gaps(segments: Sequence[Segment]) -> list[Damage]:
 
 
 def forget_gaps(segments: Sequence[Segment]) -> None:
-    """Ends streams where they have been cut off."""
+    """Ends streams at chunks whose successor is missing."""
     for segment, slot in _gaps(segments):
         segment.table['next'][slot] = FREE
 
@@ -114,7 +114,7 @@ def _check_counters(segment: Segment, slot: int, end: int | None) -> list[Fault]
 
 
 def _whole_rows(segment: Segment, slot: int, rows: int, end: int | None) -> int:
-    """How many rows, from the front, have numbers that can be right."""
+    """How many leading rows have plausible numbers."""
     serials, orders = (segment.columns[c.name][slot, :rows] for c in (SERIAL, ORDER))
     good = _grow(serials) & _grow(orders)
     if end is not None:

@@ -5,16 +5,14 @@ segments.json  which segments there are, and how many steps each holds
 lock           held by the process that writes; names it
 00000000.seg   segments, numbered in the order of their creation
 00000001.new   a segment that is being made; without rows
-quarantine/    files that cannot be used, kept for a person to look at
+quarantine/    files that cannot be used, kept for inspection
 """
 
 import dataclasses
-import fcntl
 import logging
 import os
 import resource
 import socket
-import weakref
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -22,11 +20,13 @@ from typing import Any
 import psutil
 
 from embodied.core.errors import FolderInUseError, ReplayError
+from embodied.core.files import sync_path
 
+from ...processes.lock_file import Held, LockFile
 from ..storage.segment import Segment
 from .damage import Damage
 from .inventory import INVENTORY, BadInventory, Inventory
-from .metadata import CARD, BadCard, Card, fsync, new_id
+from .metadata import METADATA, BadMetadata, Metadata, new_id
 from .survey import Survey, find_owner, list_segments, number_of
 
 __all__ = [
@@ -61,13 +61,13 @@ class Folder:
     def __init__(self, path: Any):
         self.path = local_path(path)
         self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = _Lock(self.path)
+        self._lock = _lock(self.path)
         for leftover in self.path.glob('*.new'):
             leftover.unlink()
         self.damages: list[Damage] = []
         self.before = self._read_inventory()
-        self._card = self._read_card()
-        self.inventory = Inventory(self.path, self._card.store)
+        self._metadata = self._read_metadata()
+        self.inventory = Inventory(self.path, self._metadata.store)
         kind = file_system(self.path)
         if kind in NETWORK:
             log.warning(
@@ -79,26 +79,26 @@ class Folder:
             )
 
     @property
-    def card(self) -> Card:
-        return self._card
+    def metadata(self) -> Metadata:
+        return self._metadata
 
     def note_loss(self) -> None:
         """Makes all ids given out so far stale: new rows may take lost places."""
-        self._keep(self._card.change(prefix=new_id()))
+        self._keep(self._metadata.change(prefix=new_id()))
 
     def note_use(self) -> None:
-        """From now on the disk may lag behind the memory."""
-        if self._card.clean:
-            self._keep(self._card.change(clean=False))
+        """Marks the folder as in use: the disk may lag behind the memory."""
+        if self._metadata.clean:
+            self._keep(self._metadata.change(clean=False))
 
     def note_end(self) -> None:
-        """Everything is on the disk."""
-        self._keep(self._card.change(clean=True))
+        """Marks the folder as closed: everything is on the disk."""
+        self._keep(self._metadata.change(clean=True))
 
     def open_segments(self) -> list[Segment]:
         """All usable segments, oldest first; the others go to the quarantine."""
         need_descriptors(len(list_segments(self.path)))
-        survey = Survey(self.path, self._card.store, writable=True)
+        survey = Survey(self.path, self._metadata.store, writable=True)
         bad, missing = survey.damages(self.before)
         # First: after a crash in between, the loss would go unnoticed.
         self.note(missing, bad)
@@ -110,7 +110,7 @@ class Folder:
         return list(survey.segments.values())
 
     def note(self, damages: Iterable[Damage], more: Iterable[Damage] = ()) -> None:
-        """Reports damages; also makes ids stale if these, or more, cost any steps."""
+        """Reports `damages`; makes ids stale if these, or `more`, lose steps."""
         damages = list(damages)
         if any(damage.loses_steps for damage in (*damages, *more)):
             self.note_loss()
@@ -124,7 +124,7 @@ class Folder:
 
     def sync(self) -> None:
         """Makes the names of the files survive a loss of power."""
-        fsync(self.path)
+        sync_path(self.path)
 
     def close(self) -> None:
         self._lock.release()
@@ -139,28 +139,28 @@ class Folder:
             self._report(quarantine(self.path, damage))
             return None
 
-    def _read_card(self) -> Card:
-        card, path = None, self.path / CARD
+    def _read_metadata(self) -> Metadata:
+        metadata, path = None, self.path / METADATA
         try:
-            card = Card.read(self.path)
+            metadata = Metadata.read(self.path)
         except FileNotFoundError:
             if self.before or list_segments(self.path):
                 self._report(Damage(path, 'it is missing; a new one is made', 0))
-        except BadCard as error:
+        except BadMetadata as error:
             self._report(quarantine(self.path, Damage(path, str(error), 0)))
-        owner = find_owner(self.path, card.store if card else None, self.before)
+        owner = find_owner(self.path, metadata.store if metadata else None, self.before)
         foreign = 'it belongs to another replay'
         if self.before and self.before.store != owner:
             damage = Damage(self.path / INVENTORY, foreign, 0)
             self._report(quarantine(self.path, damage))
             self.before = None
-        if card is not None and card.store != owner:
+        if metadata is not None and metadata.store != owner:
             self._report(quarantine(self.path, Damage(path, foreign, 0)))
-            card = None
-        return card or self._keep(Card(owner or new_id(), new_id()))
+            metadata = None
+        return metadata or self._keep(Metadata(owner or new_id(), new_id()))
 
     def _next_number(self) -> int:
-        """A number above those of all segments there ever were."""
+        """A number above those of all segments that ever existed."""
         homes = self.path, self.path / QUARANTINE, self.path / ASIDE
         paths = [path for home in homes for path in list_segments(home)]
         numbers = [number_of(path) or 0 for path in paths]
@@ -168,7 +168,7 @@ class Folder:
         return max([known, *(number + 1 for number in numbers)])
 
     def _rename(self, segments: list[Segment]) -> None:
-        """Gives segments their right names, which other ones of them may have."""
+        """Renames segments to their numbers, also where two have swapped names."""
         moves = [(x, x.path, f'{x.spec.number:08d}') for x in segments]
         for suffix in ('-moved.seg', '.seg'):
             for segment, _, stem in moves:
@@ -179,10 +179,10 @@ class Folder:
             reason = f'it was under a wrong name; renamed to {segment.path.name}'
             self._report(Damage(path, reason, 0))
 
-    def _keep(self, card: Card) -> Card:
-        card.write(self.path)
-        self._card = card
-        return card
+    def _keep(self, metadata: Metadata) -> Metadata:
+        metadata.write(self.path)
+        self._metadata = metadata
+        return metadata
 
     def _report(self, damage: Damage) -> None:
         self.damages.append(damage)
@@ -190,7 +190,8 @@ class Folder:
 
 
 def quarantine(folder: Path, damage: Damage) -> Damage:
-    """Moves a file that cannot be used out of the way; says where to."""
+    """Moves a file that cannot be used to the quarantine; returns the damage with its
+    new path."""
     home = folder / QUARANTINE
     home.mkdir(exist_ok=True)
     target = home / damage.path.name
@@ -204,7 +205,7 @@ def quarantine(folder: Path, damage: Damage) -> Damage:
 def find_folder(path: Path) -> Path:
     """The folder itself, or the replay folder of a run's folder."""
     for candidate in (path, path / 'replay'):
-        if list_segments(candidate) or (candidate / CARD).exists():
+        if list_segments(candidate) or (candidate / METADATA).exists():
             return candidate
     raise ReplayError(
         f'There is no replay in {path} nor in {path / "replay"}. If replay.dir was '
@@ -223,7 +224,7 @@ def local_path(path: Any) -> Path:
 
 
 def boot_id() -> str:
-    """Changes when the machine starts anew, and only then."""
+    """Id of the current boot of the machine."""
     if BOOT_ID.exists():
         return BOOT_ID.read_text().strip()
     return f'boot-{int(psutil.boot_time())}'
@@ -241,7 +242,7 @@ def file_system(path: Path) -> str:
 
 
 def need_descriptors(count: int) -> None:
-    """Raises the soft limit for so many more files; every mapped segment is one."""
+    """Raises the soft limit of open files by `count`; a mapped segment is one file."""
     needed = psutil.Process().num_fds() + count + SPARE_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= needed or soft == resource.RLIM_INFINITY:
@@ -254,20 +255,15 @@ def need_descriptors(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
-class _Lock:
-    """Exclusive lock of a folder; ends with `release`, this object or the process."""
-
-    def __init__(self, path: Path):
-        fd = os.open(path / 'lock', os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.read(fd, 1000).decode(errors='replace') or 'another process'
-            os.close(fd)
-            raise FolderInUseError(
-                f'The replay folder {path} is being written by {holder}. Stop that run '
-                f'or choose another folder with replay.dir.'
-            ) from None
-        os.truncate(fd, 0)
-        os.pwrite(fd, f'process {os.getpid()} on {socket.gethostname()}'.encode(), 0)
-        self.release = weakref.finalize(self, os.close, fd)
+def _lock(path: Path) -> LockFile:
+    """The lock of a folder; raises FolderInUseError if another process has it."""
+    try:
+        lock = LockFile(path / 'lock')
+    except Held as held:
+        holder = held.record.decode(errors='replace') or 'another process'
+        raise FolderInUseError(
+            f'The replay folder {path} is being written by {holder}. Stop that run '
+            f'or choose another folder with replay.dir.'
+        ) from None
+    lock.write(f'process {os.getpid()} on {socket.gethostname()}'.encode())
+    return lock

@@ -8,8 +8,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from embodied.core.files import sync_path, write_whole
+
 from ..storage.segment import Segment
-from .metadata import fsync
 
 __all__ = ['INVENTORY', 'BadInventory', 'Inventory']
 
@@ -79,13 +80,11 @@ class Inventory:
             'next_order': self.next_order,
             'segments': {str(k): self.rows[k] for k in sorted(self.rows)},
         }
-        draft = self.folder / 'segments.tmp'
-        draft.write_text(json.dumps(data))
-        draft.rename(self.folder / INVENTORY)
+        write_whole(self.folder / INVENTORY, json.dumps(data), sync=False)
         self._synced = False
 
     def sync(self) -> None:
         """Makes the last `write` survive a loss of power."""
         if not self._synced:
             self._synced = True
-            fsync(self.folder / INVENTORY)
+            sync_path(self.folder / INVENTORY)

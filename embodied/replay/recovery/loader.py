@@ -34,12 +34,14 @@ __all__ = [
 
 
 def load_folder(store: Store, folder: Folder, boot: str) -> int:
-    """Takes over all rows of a folder, which this process goes on writing: how many
-    were lost because their machine went down before they were synced."""
+    """Enters all rows of a folder, which this process continues to write.
+
+    Returns how many rows are lost: not synced when the machine went down.
+    """
     allocator = store.allocator
     segments = folder.open_segments()
     lost = _make_sound(segments, folder, boot)
-    allocator.prefix = folder.card.prefix
+    allocator.prefix = folder.metadata.prefix
     for segment in segments:
         segment.dirty = bool(
             (segment.table['durable'] < segment.table['committed']).any()
@@ -67,8 +69,9 @@ def load_folder(store: Store, folder: Folder, boot: str) -> int:
 
 
 def _make_sound(segments: list[Segment], folder: Folder, boot: str) -> int:
-    """Leaves out what is damaged or was not synced; returns how much was not."""
-    clean = folder.card.clean
+    """Leaves out damaged rows and rows that were not synced; returns how many the
+    latter are."""
+    clean = folder.metadata.clean
     booted = not clean and any(_booted_since(segment, boot) for segment in segments)
     if booted:
         folder.note_loss()
@@ -86,7 +89,7 @@ def _make_sound(segments: list[Segment], folder: Folder, boot: str) -> int:
 
 
 def _listed_first(segments: list[Segment], folder: Folder) -> list[Segment]:
-    """A file that came back from elsewhere does not displace what was written since."""
+    """Keeps a file that was put back from displacing steps that are newer."""
     listed = folder.before.rows if folder.before else {}
     return sorted(segments, key=lambda segment: segment.spec.number not in listed)
 
@@ -125,7 +128,7 @@ def _enter_all(store: Store, segments: list[Segment]) -> None:
 
 
 def load_source(store: Store, path: Any) -> None:
-    """Adds the rows of another run's folder before our own; nothing is written there.
+    """Adds the rows of another run's folder before those of this run; read-only.
 
     Its files are mapped privately, so updates of its latents stay in this process.
     """
@@ -143,7 +146,7 @@ def load_source(store: Store, path: Any) -> None:
 
 
 def leave_out(segments: list[Segment]) -> list[Damage]:
-    """Leaves out what is damaged in privately mapped segments; says what it is."""
+    """Leaves out what is damaged in privately mapped segments; returns the damages."""
     for segment in segments:
         _fetch_numbers(segment)
     return correct(find_faults(segments))
@@ -152,7 +155,7 @@ def leave_out(segments: list[Segment]) -> list[Damage]:
 def attach(store: Store, segments: list[Segment], home: Any) -> None:
     """Enters privately mapped segments of another store.
 
-    Chunks get negative ordinals and orders: they are older than everything of ours.
+    Chunks get negative ordinals and orders: they are older than all rows of this run.
     """
     records = [
         (segment.table[slot], segment, slot)
@@ -178,8 +181,8 @@ def attach(store: Store, segments: list[Segment], home: Any) -> None:
 
 
 def recover(segment: Segment, boot: str, clean: bool) -> int:
-    """Trusts what was synced only, if the machine went down since it was written: how
-    many rows are lost.
+    """Drops rows that were not synced if the machine went down since they were written;
+    returns how many.
 
     clean: whether everything was on the disk when the last writer ended.
     """
@@ -197,7 +200,7 @@ def recover(segment: Segment, boot: str, clean: bool) -> int:
 
 
 def _fetch_numbers(segment: Segment) -> None:
-    """Lets the disk read the columns that loading looks at, of all chunks at once."""
+    """Prefetches the columns that loading reads, of all chunks at once."""
     names, size = [SERIAL.name, ORDER.name], segment.spec.chunksize
     for slot in np.flatnonzero(segment.table['committed']).tolist():
         rows = min(int(segment.table['committed'][slot]), size)

@@ -6,24 +6,25 @@ import os
 from pathlib import Path
 
 from embodied.core.errors import ReplayError
+from embodied.core.files import write_whole
 from embodied.core.outside import read_plain
 
-__all__ = ['CARD', 'BadCard', 'Card', 'fsync', 'new_id', 'was_closed']
+__all__ = ['METADATA', 'BadMetadata', 'Metadata', 'new_id', 'was_closed']
 
-CARD = 'replay.json'
+METADATA = 'replay.json'
 FORMAT = 2
 ID_HALF = 8  # bytes
-LARGEST = 4096  # bytes of a card
+LARGEST = 4096  # bytes of the file
 
 
-class BadCard(Exception):
-    """The file is not a card of this format; says why."""
+class BadMetadata(Exception):
+    """The file does not hold metadata of this format; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Card:
+class Metadata:
     """store: id that every segment repeats. prefix: begins the ids of all steps.
-    clean: everything is on the disk, and nobody has written since.
+    clean: everything is on the disk, and no process has written since.
     """
 
     store: bytes
@@ -31,42 +32,38 @@ class Card:
     clean: bool = False
 
     @classmethod
-    def read(cls, folder: Path) -> 'Card':
-        """Card of a folder; FileNotFoundError if it has none."""
+    def read(cls, folder: Path) -> 'Metadata':
+        """Metadata of a folder; FileNotFoundError if it has none."""
         try:
-            data = json.loads(read_plain(folder / CARD, LARGEST))
+            data = json.loads(read_plain(folder / METADATA, LARGEST))
             if data['format'] != FORMAT:
-                raise BadCard(f'it has format {data["format"]}, not {FORMAT}')
+                raise BadMetadata(f'it has format {data["format"]}, not {FORMAT}')
             ids = bytes.fromhex(data['store']), bytes.fromhex(data['prefix'])
             if [len(x) for x in ids] != [ID_HALF, ID_HALF]:
-                raise BadCard('its ids do not have the length of ids')
+                raise BadMetadata('its ids do not have the length of ids')
             return cls(*ids, bool(data['clean']))
         except FileNotFoundError:
             raise
         except (ValueError, KeyError, TypeError, OSError) as error:
-            raise BadCard('it is not the card of a replay') from error
+            raise BadMetadata('it is not the metadata of a replay') from error
 
     def write(self, folder: Path) -> None:
-        """Replaces the card of a folder; either the old or the new one is there."""
+        """Replaces the metadata of a folder; either the old or the new one is there."""
         data = {
             'format': FORMAT,
             'store': self.store.hex(),
             'prefix': self.prefix.hex(),
             'clean': self.clean,
         }
-        draft = folder / 'replay.tmp'
         try:
-            draft.write_text(json.dumps(data))
-            fsync(draft)
-            draft.rename(folder / CARD)
-            fsync(folder)
+            write_whole(folder / METADATA, json.dumps(data))
         except OSError as error:
             raise ReplayError(
                 f'Replay cannot write to {folder}: {error.strerror}. What is stored '
                 f'stays valid. Free some space, or set replay.dir to another disk.'
             ) from error
 
-    def change(self, **values: bytes | bool) -> 'Card':
+    def change(self, **values: bytes | bool) -> 'Metadata':
         return dataclasses.replace(self, **values)  # type: ignore[arg-type]
 
 
@@ -77,15 +74,6 @@ def new_id() -> bytes:
 def was_closed(folder: Path) -> bool:
     """Whether the last writer of a folder left it in order."""
     try:
-        return Card.read(folder).clean
-    except (BadCard, FileNotFoundError):
+        return Metadata.read(folder).clean
+    except (BadMetadata, FileNotFoundError):
         return False
-
-
-def fsync(path: Path) -> None:
-    """Makes a file, or the names in a folder, survive a loss of power."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -12,7 +12,7 @@ __all__ = ['dump', 'restore']
 
 
 def dump(store: Store) -> dict[str, Any] | None:
-    """Rows that are not evicted, column by column, and whose they are."""
+    """Rows that are not evicted, column by column, with their streams."""
     schema = store.schema
     if schema is None:
         return None

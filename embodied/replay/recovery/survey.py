@@ -44,7 +44,7 @@ class Survey:
         return [x for x in self.segments.values() if not _well_named(x)]
 
     def damages(self, inventory: Inventory | None) -> tuple[list[Damage], list[Damage]]:
-        """Files that cannot be used, and those that should be there but are not."""
+        """Damages of unusable files, and of files that are missing."""
         if inventory is None:
             return self.bad, []
         lost = {n: rows for n, rows in inventory.rows.items() if n not in self.segments}
@@ -79,7 +79,7 @@ class Survey:
         return segment
 
     def _alike(self, segments: list[Segment]) -> list[Segment]:
-        """Those with the keys that most of them have."""
+        """Segments with the same keys as most of them."""
         keys = {id(x): json.dumps(x.spec.schema.to_json()) for x in segments}
         common = collections.Counter(keys.values()).most_common(1)
         for segment in segments:
@@ -94,21 +94,22 @@ class Survey:
 
 
 def find_owner(
-    folder: Path, card: bytes | None, inventory: Inventory | None
+    folder: Path, named: bytes | None, inventory: Inventory | None
 ) -> bytes | None:
     """Id of the store that the segments of a folder belong to, if there is one.
 
-    Usually what the card says. A card that no segment agrees with is itself the foreign
-    file if the inventory says so or, in folders without one, several segments.
+    named: the id in the folder's metadata. Where no segment has this id, the metadata
+    is itself the foreign file if the inventory says so or, in folders without one,
+    several segments.
     """
     stores = collections.Counter(_owners(seg_files(folder)))
     listed = inventory.store if inventory else None
-    if card is not None and (not stores or card in stores or card == listed):
-        return card
+    if named is not None and (not stores or named in stores or named == listed):
+        return named
     if listed is not None and (not stores or listed in stores):
         return listed
     common, count = stores.most_common(1)[0] if stores else (None, 0)
-    return card if card is not None and count < 2 else common
+    return named if named is not None and count < 2 else common
 
 
 def list_segments(path: Path) -> list[Path]:
@@ -139,5 +140,5 @@ def _owners(paths: Iterable[Path]) -> list[bytes]:
         try:
             found.append(bytes.fromhex(read_spec(path).store))
         except (BadSegment, OSError, ValueError):
-            continue  # said when it is opened to be used
+            continue  # reported when it is opened to be used
     return found

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 class Syncer:
     """Calls a method of `owner` every `seconds` until `close` or the owner's end.
 
-    It holds the owner weakly: a replay that nobody uses gives its folder back.
+    It holds the owner weakly: a replay that is out of use gives its folder back.
     """
 
     def __init__(self, method: Callable[[], None], seconds: float):

@@ -15,7 +15,7 @@ SHIFT = 24
 NONE = np.iinfo(np.int64).min  # no row, no chunk
 _MASK = (1 << SHIFT) - 1
 
-# All of one type: aligned, and readable as a plain [n, fields] array as well.
+# One type for all fields: aligned, and readable as a plain [n, fields] array.
 TABLE = np.dtype(
     [
         ('segment', 'i8'),
@@ -29,7 +29,7 @@ TABLE = np.dtype(
         ('live', 'i8'),  # 0 or 1
     ]
 )
-PLACE = 4  # fields at the front that say where rows lie
+PLACE = 4  # number of leading fields that locate rows
 FIELDS = TABLE.itemsize // 8
 
 # An evicted chunk: without rows, neighbors or items.

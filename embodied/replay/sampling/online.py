@@ -55,6 +55,6 @@ class OnlineQueue:
                 self._starts.append(start)
 
     def _drop_evicted(self) -> None:
-        # Keeps the queue bounded when nobody trains.
+        # Bounds the queue while no training takes from it.
         while self._starts and not self._index.valid(np.array([self._starts[0]]))[0]:
             self._starts.popleft()

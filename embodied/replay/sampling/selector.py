@@ -1,4 +1,4 @@
-"""What a selector is: the events it hears of and the draws it answers with."""
+"""Selector: draws sequences, and is notified when the content of a store changes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,7 +38,7 @@ class Selector:
         """Runs of rows from firsts [n] got new priorities [n, T]."""
 
     def rebuild(self) -> None:
-        """The store was loaded: compute everything from its content."""
+        """Computes the state from the content of the store, after it was loaded."""
 
     def stats(self) -> dict[str, Any]:
         """Scalars for the log."""

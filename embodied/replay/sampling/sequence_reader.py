@@ -7,8 +7,9 @@ import numpy as np
 from embodied.core.base import Array, Batch
 
 from ..storage.column_layout import ALIGN
+from ..storage.row_access import ID_BYTES, Piece, is_broken
 from ..storage.schema import VERSION, Column
-from ..storage.store import ID_BYTES, Piece, Store, is_broken
+from ..storage.store import Store
 
 __all__ = ['Reader']
 
@@ -38,7 +39,7 @@ class Reader:
         return {key: _aligned(*value) for key, value in self.spec(batch).items()}
 
     def begin(self, starts: Array, out: Batch) -> list[Piece]:
-        """The part that needs the store to hold still: where, which, latents."""
+        """Finds rows, writes ids, copies latents: needs the lock of the store."""
         pieces = self._store.plan(starts, self._length)
         self._store.identify(pieces, out['stepid'])
         latents = [c.name for c in self._columns() if c.latent]
@@ -93,7 +94,7 @@ class Reader:
 
 
 def _major_faults() -> int:
-    """How often this thread has waited for the disk to fill a page."""
+    """How many pages this thread has waited for the disk to fill."""
     return resource.getrusage(WHO).ru_majflt
 
 

@@ -17,7 +17,7 @@ GIGABYTE = 10**9
 SEGMENT_BYTES = 256 * 2**20
 # Bounds are kept by freeing whole segments, so a bounded replay has at least as many.
 SEGMENTS_PER_BOUND = 8
-# So many chunks of large rows share a segment: streams that end early waste little, and
+# Number of chunks of large rows in a segment: streams that end early waste little, and
 # those that write at once mostly write to one file. A chunk still holds some sequences.
 CHUNKS_PER_SEGMENT = 64
 MIN_CHUNK = 128  # steps
@@ -111,15 +111,15 @@ class Allocator:
         return min(number for number in self.segments if number >= 0)
 
     def is_filling(self, segment: Segment) -> bool:
-        """Whether new chunks go there."""
+        """Whether new chunks go to this segment."""
         return segment is self._current and segment.used < segment.spec.chunks
 
     def continue_in(self, number: int) -> None:
-        """Goes on filling a segment of an earlier process."""
+        """Continues to fill a segment of an earlier process."""
         self._current = self.segments[number]
 
     def release(self, number: int) -> None:
-        """One chunk of a segment died; the file goes with the last one."""
+        """Frees one chunk of a segment; the file is deleted with the last one."""
         segment = self.segments[number]
         segment.live -= 1
         if segment.live or self.is_filling(segment):
@@ -127,13 +127,13 @@ class Allocator:
         self.delete(number)
 
     def delete(self, number: int) -> None:
-        """Forgets a segment and its file; a source's file is not ours to delete."""
+        """Forgets a segment and its file; the file of a source stays."""
         segment = self.forget(number)
         if number >= 0 and segment.path is not None:
             segment.path.unlink()
 
     def forget(self, number: int) -> Segment:
-        """Gives a segment up, but not its file."""
+        """Forgets a segment and keeps its file."""
         segment = self.segments.pop(number)
         segment.live = 0
         if segment is self._current:

@@ -21,14 +21,14 @@ def is_full(segment: Segment, slot: int) -> bool:
 
 
 def is_sealed(segment: Segment, slot: int) -> bool:
-    """Whether there are checksums. Torn or damaged ones count as none: they say nothing
-    about the rows."""
+    """Whether a chunk has checksums. Torn or damaged ones count as none: they tell
+    nothing about the rows."""
     record = segment.table[slot]
     return bool(record['seal'] and record['seal'] == _seal(record))
 
 
 def can_seal(segment: Segment, slot: int) -> bool:
-    """Whether checksums would get a place where they last."""
+    """Whether checksums of this chunk would reach a file."""
     return segment.writable and is_full(segment, slot)
 
 

@@ -9,7 +9,7 @@ from embodied.core.base import Array
 
 from .schema import Column
 
-__all__ = ['ALIGN', 'HUGE', 'PAGE', 'Region', 'round_up']
+__all__ = ['ALIGN', 'HUGE', 'PAGE', 'ColumnLayout', 'round_up']
 
 PAGE = 4096
 HUGE = 2**21  # bytes of a large page
@@ -20,7 +20,7 @@ ALIGN = 64  # bytes; one cache line
 OFFSET = 1024
 
 
-class Region:
+class ColumnLayout:
     """Bytes from `start` to `end`: per chunk, an array [chunksize, ...] per column."""
 
     def __init__(

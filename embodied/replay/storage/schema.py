@@ -8,9 +8,9 @@ import numpy as np
 
 from embodied.core.base import Array, Batch
 from embodied.core.errors import ReplayError
+from embodied.core.step_keys import is_latent, is_log
 
 __all__ = [
-    'CONTEXT_KEYS',
     'ORDER',
     'OWN_COLUMNS',
     'PRIORITY',
@@ -19,10 +19,6 @@ __all__ = [
     'Column',
     'Schema',
 ]
-
-# Keys that hold the state of the model: prefixes where they end in a slash.
-CONTEXT_KEYS = ('enc/', 'dyn/', 'dec/')
-LOG_PREFIX = 'log/'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +67,7 @@ class Schema:
                     f'only numbers and booleans. Convert it, or name it log/... to '
                     f'leave it out.'
                 )
-            latent = _matches(name, context_keys)
+            latent = is_latent(name, context_keys)
             columns.append(Column(name, value.dtype, value.shape[1:], latent))
         return cls(columns)
 
@@ -153,7 +149,7 @@ class Schema:
 
 def kept(steps: Mapping[str, Any]) -> set[str]:
     """Keys that replay keeps."""
-    return {key for key in steps if not key.startswith(LOG_PREFIX)}
+    return {key for key in steps if not is_log(key)}
 
 
 def check_rows(name: str, value: Array, count: int) -> None:
@@ -162,7 +158,3 @@ def check_rows(name: str, value: Array, count: int) -> None:
             f"add_batch got {count} workers but the key '{name}' has the shape "
             f'{value.shape}: its first axis must have one row per worker.'
         )
-
-
-def _matches(name: str, patterns: Sequence[str]) -> bool:
-    return any(name.startswith(p) if p.endswith('/') else name == p for p in patterns)

@@ -21,7 +21,7 @@ import numpy as np
 
 from embodied.core.base import Array
 
-from .column_layout import HUGE, PAGE, Region, round_up
+from .column_layout import HUGE, PAGE, ColumnLayout, round_up
 from .schema import PRIORITY, VERSION, Schema
 
 __all__ = ['CHUNK', 'FREE', 'BadSegment', 'Segment', 'SegmentSpec', 'read_spec']
@@ -33,7 +33,7 @@ FREE = np.iinfo(np.int64).min  # ordinal of a chunk slot that is not in use
 # Versions of rows whose latents are gone and of new ones. Each update adds two, and is
 # under way while they are odd.
 LOST, WHOLE = 0, 2
-RETIRED = 0x44454144  # any other value is not taken for a decision
+RETIRED = 0x44454144  # a value that no damage is likely to produce
 
 HEADER = np.dtype([('magic', 'S8'), ('bytes', 'u4'), ('crc', 'u4'), ('boot', 'S48')])
 CHUNK = np.dtype(
@@ -56,11 +56,11 @@ CHUNK = np.dtype(
 
 
 class BadSegment(Exception):
-    """The file is not a whole segment of this format; says why."""
+    """The file is not a whole segment of this format; the message says why."""
 
 
 class SegmentSpec:
-    """Everything that decides where things lie within a segment."""
+    """Everything that decides where columns and records lie within a segment."""
 
     def __init__(
         self,
@@ -80,9 +80,9 @@ class SegmentSpec:
         self.description = json.dumps(self.to_json()).encode()
         self.table = round_up(HEADER.itemsize + len(self.description), PAGE)
         size, start = (chunks, chunksize), self.table + chunks * CHUNK.itemsize
-        self.main = Region(schema.main, *size, round_up(start, PAGE))
-        self.marks = Region(schema.marks, *size, self.main.end)
-        self.latents = Region(schema.latents, *size, self.marks.end)
+        self.main = ColumnLayout(schema.main, *size, round_up(start, PAGE))
+        self.marks = ColumnLayout(schema.marks, *size, self.main.end)
+        self.latents = ColumnLayout(schema.latents, *size, self.marks.end)
         self.in_file = [self.main, self.marks]
         if latents_in_file:
             self.in_file.append(self.latents)
@@ -131,8 +131,8 @@ class Segment:
         self.header = np.frombuffer(memory, HEADER, 1)
         self.table = np.frombuffer(memory, CHUNK, spec.chunks, spec.table)
         self.columns: dict[str, Array] = {}
-        for region in spec.in_file:
-            self.columns |= region.views(memory, 0)
+        for layout in spec.in_file:
+            self.columns |= layout.views(memory, 0)
         if not spec.latents_in_file:
             start = spec.latents.start
             room = _anonymous(spec.latents.end - start)
@@ -194,22 +194,22 @@ class Segment:
         """Lets the system read rows of columns from the disk ahead of their use."""
         if self.path is None:
             return
-        for region in self.spec.in_file:
+        for layout in self.spec.in_file:
             for name in names:
-                if name in region:
-                    _will_need(self._memory, *region.span(name, slot, begin, steps))
+                if name in layout:
+                    _will_need(self._memory, *layout.span(name, slot, begin, steps))
 
     def lose_latents(self) -> None:
-        """Rows that are there read as the zero state; those to come do not."""
+        """Makes the latents of all present rows read as the zero state."""
         there = np.arange(self.spec.chunksize) < self.table['committed'][:, None]
         self.columns[VERSION.name][:] = np.where(there, LOST, WHOLE)
 
     def taken(self) -> Array:
-        """Which slots [chunks] are in use, or were."""
+        """Mask [chunks] of the slots that are, or were, in use."""
         return self.table['ordinal'] != FREE
 
     def usable(self) -> Array:
-        """Which of these hold rows that count."""
+        """Mask [chunks] of the slots with valid chunks."""
         return self.taken() & (self.table['retired'] != RETIRED)
 
     def retire(self, slot: int) -> None:
@@ -222,11 +222,11 @@ class Segment:
         return bool(crc == record['crc'])
 
     def rows_ever(self) -> int:
-        """The same with those that are evicted."""
+        """The same with the slots of evicted chunks."""
         return int(np.minimum(self.table['committed'], self.spec.chunksize).sum())
 
     def rows(self) -> int:
-        """Steps that it holds, as far as its counters make sense."""
+        """Number of committed steps; counters out of range are clipped."""
         return sum(map(self.rows_of, np.flatnonzero(self.usable()).tolist()))
 
     def rows_of(self, slot: int) -> int:
@@ -235,7 +235,7 @@ class Segment:
 
 
 def read_spec(path: Path) -> SegmentSpec:
-    """What the header of a file says, without a look at the rest."""
+    """Spec in the header of a file; the rest is not read."""
     with open(path, 'rb') as file:
         size = os.fstat(file.fileno()).st_size
         head = file.read(HEADER.itemsize)

@@ -1,11 +1,9 @@
-"""Store of steps: owns segments, streams and the index; appends, evicts, reads, writes.
+"""Store of steps: owns segments, streams and the index; appends and evicts rows.
 
-Not safe for several threads by itself: `Replay` holds a lock around every call. What
-`plan` returns may be copied without the lock, since committed rows never change.
+Not safe for several threads by itself: `Replay` holds a lock around every call.
 """
 
 import heapq
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -13,33 +11,21 @@ import numpy as np
 from embodied.core.base import Array, Batch
 from embodied.core.errors import ReplayError
 
-from ..sampling.index import NONE, Index, join, split
+from ..sampling.index import NONE, Index, join
 from .allocator import Allocator
-from .schema import ORDER, VERSION, Schema
-from .segment import LOST, Segment
+from .row_access import RowAccess
+from .schema import ORDER, Schema
+from .segment import Segment
 from .streams import StreamTable
-from .write_cursor import Front, FrontPart, as_slice
+from .write_cursor import CursorPart, WriteCursor, as_slice
 
-__all__ = ['ID_BYTES', 'Appended', 'Evicted', 'Piece', 'Store', 'is_broken']
+__all__ = ['Appended', 'Evicted', 'Store']
 
-ID_BYTES = 20
 # Evicting this share of the capacity at a time keeps its cost per step negligible.
 EVICT_SHARE = 1024
 
 
 Place = tuple[Segment, int]  # and slot
-
-
-class Piece(NamedTuple):
-    """`steps` rows of one chunk that fill out[row, offset : offset + steps]."""
-
-    ordinal: int
-    segment: Segment
-    slot: int
-    begin: int
-    steps: int
-    row: int
-    offset: int
 
 
 class Evicted(NamedTuple):
@@ -48,11 +34,6 @@ class Evicted(NamedTuple):
     ordinal: int
     start: int
     stop: int
-
-
-def is_broken(versions: Array) -> Array:
-    """Rows whose latents are lost or were torn in the middle of a write."""
-    return (versions == LOST) | (versions & 1).astype(bool)
 
 
 class Appended(NamedTuple):
@@ -64,20 +45,19 @@ class Appended(NamedTuple):
     evicted: list[Evicted]
 
 
-class Store:
-    """Rows of many streams, addressed by position, bounded by steps and bytes."""
+class Store(RowAccess):
+    """Rows of many streams, bounded by steps and bytes: appends and evicts them."""
 
     def __init__(self, length: int, capacity: int | None, allocator: Allocator):
+        super().__init__(Index(length), allocator)
         self.capacity = capacity
-        self.allocator = allocator
-        self.index = Index(length)
         self.streams = StreamTable()
         self.rows = 0  # live rows
         self.next_order = 0
         self.next_ordinal = 0
         self.filled: list[Place] = []  # chunks in files, for the owner to empty
         self._ages: list[tuple[int, int]] = []  # heap of (order of first row, ordinal)
-        self._front: Front | None = None  # of the last insert, while it is good
+        self._cursor: WriteCursor | None = None  # of the last insert, while it is good
         self._quantum = max(1, (capacity or 0) // EVICT_SHARE)
 
     @property
@@ -92,8 +72,8 @@ class Store:
         Rows whose serial number is not above the last of their stream are already
         there and skipped.
         """
-        front = self._find_front(workers)
-        last = self.streams.serial[front.slots]
+        cursor = self._find_cursor(workers)
+        last = self.streams.serial[cursor.slots]
         if serials is None:
             serials = last + 1
         elif not (serials > last).all():
@@ -102,121 +82,16 @@ class Store:
                 return Appended(fresh, fresh, fresh, [])
             steps = {key: value[fresh] for key, value in steps.items()}
             workers, serials = [workers[i] for i in fresh], serials[fresh]
-            front = self._find_front(workers)
+            cursor = self._find_cursor(workers)
         evicted: list[Evicted] = []
-        if not front.room:
+        if not cursor.room:
             evicted = self._make_chunks(self.streams.slots(workers))
-            front = self._find_front(workers)
+            cursor = self._find_cursor(workers)
         orders = np.arange(self.next_order, self.next_order + len(workers))
-        indices = front.write(steps, serials, orders)
-        positions, starts = self.index.extend(front.rows, front.ordinals, indices)
-        counts = self._note(front, serials)
+        indices = cursor.write(steps, serials, orders)
+        positions, starts = self.index.extend(cursor.rows, cursor.ordinals, indices)
+        counts = self._note(cursor, serials)
         return Appended(positions, starts, counts, evicted + self.trim())
-
-    def plan(self, starts: Array, length: int) -> list[Piece]:
-        """Where the rows of the sequences from `starts` lie, in order."""
-        pieces = []
-        ordinals, indices = split(starts)
-        table, base = self.index.places, self.index.base
-        segments = self.allocator.segments
-        places = table[ordinals - base].tolist()
-        begins = zip(ordinals.tolist(), indices.tolist(), places, strict=True)
-        for row, (ordinal, index, (number, slot, fill, after)) in enumerate(begins):
-            offset = 0
-            while True:
-                count = min(length - offset, fill - index)
-                where = segments[number], slot, index, count
-                pieces.append(Piece(ordinal, *where, row, offset))
-                offset += count
-                if offset == length:
-                    break
-                ordinal, index = after, 0
-                number, slot, fill, after = table[ordinal - base].tolist()
-        return pieces
-
-    def groups(self, positions: Array) -> Iterable[tuple[Segment, Array, Array, Array]]:
-        """Splits positions [n] by segment: segment, which of them, slots, indices."""
-        ordinals, indices = split(positions)
-        rows = ordinals - self.index.base
-        table = self.index.table
-        numbers, slots = table['segment'][rows], table['slot'][rows]
-        if (numbers == numbers[0]).all():
-            segment = self.allocator.segments[int(numbers[0])]
-            yield segment, np.arange(len(rows)), slots, indices
-            return
-        for number in np.unique(numbers):
-            which = np.flatnonzero(numbers == number)
-            segment = self.allocator.segments[int(number)]
-            yield segment, which, slots[which], indices[which]
-
-    def read(self, name: str, positions: Array) -> Array:
-        """Values [n, ...] of one column at live positions [n]."""
-        column = next(iter(self.allocator.segments.values())).columns[name]
-        result = np.empty((len(positions), *column.shape[2:]), column.dtype)
-        for segment, which, slots, indices in self.groups(positions):
-            result[which] = segment.columns[name][slots, indices]
-        return result
-
-    def runs(self, positions: Array) -> list[tuple[Array, Array, int]]:
-        """Splits positions [B, T] into runs of consecutive rows of one stream.
-
-        Returns which of them, as an index of [B, T, ...] values, the first row of each
-        run, and how many rows each has: whole lines of the block as far as possible,
-        single rows else. NONE is left out.
-        """
-        span = np.arange(positions.shape[1])
-        whole = (positions == self.index.shift(positions[:, :1], span)).all(1)
-        whole &= positions[:, 0] != NONE
-        single = (positions != NONE) & ~whole[:, None]
-        parts = [
-            (whole, positions[whole, 0], len(span)),
-            (single, positions[single], 1),
-        ]
-        return [part for part in parts if len(part[1])]
-
-    def write(self, firsts: Array, span: int, values: Batch) -> None:
-        """Overwrites columns of runs with values [runs, span, ...]."""
-        for _, segment, slot, begin, steps, row, offset in self.plan(firsts, span):
-            rows = slice(begin, begin + steps)
-            for name, value in values.items():
-                segment.columns[name][slot, rows] = value[row, offset : offset + steps]
-
-    def write_latents(self, firsts: Array, span: int, values: Batch) -> None:
-        """The same with the rows' versions odd while that happens."""
-        for _, segment, slot, begin, steps, row, offset in self.plan(firsts, span):
-            rows = slice(begin, begin + steps)
-            version = segment.columns[VERSION.name][slot, rows]
-            before = version & ~np.uint32(1)
-            broken = is_broken(version)
-            version[:] = before + np.uint32(1)
-            if broken.any():  # an update may not bring all of the latents
-                for column in segment.spec.schema.columns.values():
-                    if column.latent:
-                        segment.columns[column.name][slot, rows][broken] = 0
-            for name, value in values.items():
-                segment.columns[name][slot, rows] = value[row, offset : offset + steps]
-            version[:] = before + np.uint32(2)
-
-    def identify(self, pieces: list[Piece], ids: Array) -> None:
-        """Writes the step ids [n, length, 20] of sequences: store, ordinal, index."""
-        steps = np.array([piece.steps for piece in pieces])
-        begins = np.array([piece.begin for piece in pieces])
-        ordinals = np.array([piece.ordinal for piece in pieces], '>i8')
-        jumps = np.repeat(begins - steps.cumsum() + steps, steps)
-        indices = (np.arange(len(jumps)) + jumps).astype('>u4')
-        shape = (*ids.shape[:2], -1)
-        ids[..., :8] = np.frombuffer(self.allocator.prefix, np.uint8)
-        ids[..., 8:16] = np.repeat(ordinals, steps).view(np.uint8).reshape(shape)
-        ids[..., 16:] = indices.view(np.uint8).reshape(shape)
-
-    def find(self, ids: Array) -> Array:
-        """Positions [...] of step ids [..., 20]; NONE where they are evicted."""
-        ids = np.ascontiguousarray(ids)
-        own = ids[..., :8] == np.frombuffer(self.allocator.prefix, np.uint8)
-        ordinals = np.ascontiguousarray(ids[..., 8:16]).view('>i8')[..., 0]
-        indices = np.ascontiguousarray(ids[..., 16:]).view('>u4')[..., 0]
-        positions = join(ordinals.astype(np.int64), indices.astype(np.int64))
-        return np.where(own.all(-1) & self.index.alive(positions), positions, NONE)
 
     def shrink(self, max_bytes: float) -> list[Evicted]:
         """Evicts the oldest segments until the others take at most `max_bytes`."""
@@ -285,7 +160,7 @@ class Store:
     def cut_streams(self) -> None:
         """Lets all streams go on in new chunks, which do not follow those before."""
         self.streams.ordinal[:] = NONE
-        self._front = None
+        self._cursor = None
 
     def tails(self) -> list[Place]:
         """Chunks in files that streams have filled last."""
@@ -325,7 +200,7 @@ class Store:
         ordinal = self.next_ordinal
         number, place = self.allocator.take(ordinal, stream, prev)
         self.next_ordinal += 1
-        self._front = None
+        self._cursor = None
         self.index.add(ordinal, stream, prev, number, place)
         if prev != NONE:
             before, at = self._follow(prev, ordinal)
@@ -342,7 +217,7 @@ class Store:
 
     def _leave(self, ordinal: int) -> int:
         """Takes a chunk out of its stream and the index; returns its segment."""
-        self._front = None
+        self._cursor = None
         self._note_order()
         row = ordinal - self.index.base
         self.streams.leave(int(self.index.table['stream'][row]), ordinal)
@@ -355,33 +230,33 @@ class Store:
         if self.allocator.inventory is not None:
             self.allocator.inventory.next_order = self.next_order
 
-    def _find_front(self, workers: list[int]) -> Front:
-        """The front of these streams; without room where one has no chunk to fill."""
-        if self._front is not None and self._front.workers == workers:
-            return self._front
+    def _find_cursor(self, workers: list[int]) -> WriteCursor:
+        """The cursor of these streams; without room where one has no chunk to fill."""
+        if self._cursor is not None and self._cursor.workers == workers:
+            return self._cursor
         slots = self.streams.slots(workers)
         ordinals = self.streams.ordinal[slots]
         size = self.allocator.chunksize
         if (ordinals == NONE).any():
             full = np.full(len(slots), size)
-            return Front(workers, slots, ordinals, slots, full, size, [])
+            return WriteCursor(workers, slots, ordinals, slots, full, size, [])
         fills = self.index.fills(ordinals)
         parts = [
-            FrontPart(segment, as_slice(which), at)
+            CursorPart(segment, as_slice(which), at)
             for segment, which, at, _ in self.groups(join(ordinals, fills))
         ]
         rows = as_slice(ordinals - self.index.base)
-        self._front = Front(workers, slots, ordinals, rows, fills, size, parts)
-        return self._front
+        self._cursor = WriteCursor(workers, slots, ordinals, rows, fills, size, parts)
+        return self._cursor
 
-    def _note(self, front: Front, serials: Array) -> Array:
+    def _note(self, cursor: WriteCursor, serials: Array) -> Array:
         """Counts the rows that were written; returns how many each stream has had."""
-        self.streams.serial[front.slots] = serials
-        counts = self.streams.count[front.slots] + 1
-        self.streams.count[front.slots] = counts
-        for i in front.begins:
-            heapq.heappush(self._ages, (self.next_order + i, int(front.ordinals[i])))
-        front.begins = []
+        self.streams.serial[cursor.slots] = serials
+        counts = self.streams.count[cursor.slots] + 1
+        self.streams.count[cursor.slots] = counts
+        for i in cursor.begins:
+            heapq.heappush(self._ages, (self.next_order + i, int(cursor.ordinals[i])))
+        cursor.begins = []
         self.next_order += len(serials)
         self.rows += len(serials)
         return counts

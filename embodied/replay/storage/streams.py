@@ -42,7 +42,7 @@ class StreamTable:
         return np.array([self.slot(worker) for worker in workers], np.int64)
 
     def leave(self, worker: int, ordinal: int) -> None:
-        """The chunk is gone; a stream that was filling it starts anew."""
+        """The chunk is gone; a stream that was filling it starts a new one."""
         slot = self._slots.get(worker)
         if slot is not None and self.ordinal[slot] == ordinal:
             self.ordinal[slot] = NONE

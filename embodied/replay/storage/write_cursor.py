@@ -9,14 +9,14 @@ from embodied.core.base import Array, Batch
 from .schema import ORDER, SERIAL
 from .segment import Segment
 
-__all__ = ['Front', 'FrontPart', 'Selection', 'as_slice']
+__all__ = ['WriteCursor', 'CursorPart', 'Selection', 'as_slice']
 
 
 Selection = Array | slice
 
 
-class FrontPart(NamedTuple):
-    """Streams `which` of the front write to chunks `slots` of one segment."""
+class CursorPart(NamedTuple):
+    """Streams `which` of the cursor write to chunks `slots` of one segment."""
 
     segment: Segment
     which: Selection
@@ -33,11 +33,11 @@ class FrontPart(NamedTuple):
         self.segment.dirty = True
 
 
-class Front:
+class WriteCursor:
     """Made for one set of streams and good until one of their chunks is full or gone.
 
-    Inserts usually come from the same streams again and again: what can be looked up
-    once per chunk is kept here, so that a row costs little more than its copies. Those
+    Inserts mostly come from the same streams: what can be looked up once per chunk is
+    kept here, so that a row costs little more than its copies. Those
     in step, with neighboring chunks, need slices only, which cost half of that.
 
     slots: of the streams. ordinals: of their chunks, and rows: of these in the index.
@@ -52,7 +52,7 @@ class Front:
         rows: Selection,
         fills: Array,
         chunksize: int,
-        parts: list[FrontPart],
+        parts: list[CursorPart],
     ):
         self.workers = workers
         self.slots = as_slice(slots)
@@ -61,7 +61,7 @@ class Front:
         self.next: Array | int = fills
         self.room = chunksize - int(fills.max())
         # Streams whose first row in their chunk is still to come: only at the start,
-        # since a new chunk makes a new front.
+        # since a new chunk makes a new cursor.
         self.begins = np.flatnonzero(fills == 0).tolist()
         if (fills == fills[0]).all():
             self.next = int(fills[0])

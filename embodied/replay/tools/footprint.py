@@ -1,4 +1,4 @@
-"""Footprint: how much disk and memory a replay will take, said before it does."""
+"""Footprint: how much disk and memory a full replay takes, reported beforehand."""
 
 import dataclasses
 import logging
@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 import psutil
 
+from embodied.core.step_keys import without_log
+
 from ..recovery.folder import list_segments
 from ..storage.allocator import GIGABYTE
 from ..storage.schema import OWN_COLUMNS
 
 __all__ = ['Footprint', 'row_bytes_of']
 
+LARGE = 0.5  # share of what is free that is worth a line
 log = logging.getLogger(__name__)
 
 
@@ -56,6 +59,12 @@ class Footprint:
         room = self.memory if self.free is None else self.free
         return self.needed <= room and self.latents <= self.memory
 
+    @property
+    def is_large(self) -> bool:
+        """Whether a full replay takes much of the room or memory that is free now."""
+        room = self.memory if self.free is None else self.free
+        return self.needed > LARGE * room or self.latents > LARGE * self.memory
+
     def __str__(self) -> str:
         kind = 'memory' if self.free is None else 'disk'
         text = (
@@ -91,6 +100,5 @@ def row_bytes_of(spaces: Mapping[str, Any]) -> int:
     own = sum(column.nbytes for column in OWN_COLUMNS)
     return own + sum(
         np.dtype(space.dtype).itemsize * int(np.prod(space.shape, dtype=np.int64))
-        for key, space in spaces.items()
-        if not key.startswith('log/')
+        for space in without_log(spaces).values()
     )

@@ -1,4 +1,4 @@
-"""Inspection: looks at a replay folder without writing to it, for people and tests."""
+"""Inspection: reads a replay folder without writing to it, for tools and tests."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,14 +17,15 @@ from ..recovery.folder import (
 )
 from ..recovery.inventory import INVENTORY, BadInventory, Inventory
 from ..recovery.loader import attach, leave_out, recover
-from ..recovery.metadata import CARD, BadCard, Card, was_closed
+from ..recovery.metadata import METADATA, BadMetadata, Metadata, was_closed
 from ..recovery.survey import Survey, find_owner
 from ..sampling.index import NONE, join
 from ..storage import checksums
 from ..storage.allocator import Allocator
+from ..storage.row_access import is_broken
 from ..storage.schema import SERIAL, VERSION, Schema
 from ..storage.segment import Segment
-from ..storage.store import Store, is_broken
+from ..storage.store import Store
 
 __all__ = ['Inspection']
 
@@ -92,7 +93,7 @@ class Inspection:
         return result
 
     def problems(self) -> list[str]:
-        """One line per thing that is not as it should be."""
+        """One line per damage."""
         rotten = [
             Damage(segment.path, reason, segment.rows_of(slot), slot)
             for segment in self.segments
@@ -118,10 +119,10 @@ class Inspection:
         )
 
     def _open_segments(self) -> list[Segment]:
-        card, inventory = self._read_card(), self._read_inventory()
-        owner = find_owner(self.path, card.store if card else None, inventory)
-        if card is not None and card.store != owner:
-            self._complain(CARD, 'it belongs to another replay')
+        metadata, inventory = self._read_metadata(), self._read_inventory()
+        owner = find_owner(self.path, metadata.store if metadata else None, inventory)
+        if metadata is not None and metadata.store != owner:
+            self._complain(METADATA, 'it belongs to another replay')
         if inventory is not None and inventory.store != owner:
             self._complain(INVENTORY, 'it belongs to another replay')
             inventory = None
@@ -139,13 +140,13 @@ class Inspection:
             self._complain(segment.path.name, reason)
         return list(survey.segments.values())
 
-    def _read_card(self) -> Card | None:
+    def _read_metadata(self) -> Metadata | None:
         try:
-            return Card.read(self.path)
+            return Metadata.read(self.path)
         except FileNotFoundError:
-            self._complain(CARD, 'it is missing')
-        except BadCard as error:
-            self._complain(CARD, str(error))
+            self._complain(METADATA, 'it is missing')
+        except BadMetadata as error:
+            self._complain(METADATA, str(error))
         return None
 
     def _read_inventory(self) -> Inventory | None:

@@ -8,23 +8,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .actor.actor import parallel_actor
+    from .actor.actor_server import parallel_actor
     from .agent import parallel_agent
     from .env.worker import parallel_env, parallel_envs
     from .launch import combined
     from .learner.learner import parallel_learner
     from .logger.logger import parallel_logger
-    from .replay.replay import parallel_replay
+    from .replay.replay_server import parallel_replay
 
 _HOMES = {
     'combined': 'launch',
-    'parallel_actor': 'actor.actor',
+    'parallel_actor': 'actor.actor_server',
     'parallel_agent': 'agent',
     'parallel_env': 'env.worker',
     'parallel_envs': 'env.worker',
     'parallel_learner': 'learner.learner',
     'parallel_logger': 'logger.logger',
-    'parallel_replay': 'replay.replay',
+    'parallel_replay': 'replay.replay_server',
 }
 
 __all__ = [

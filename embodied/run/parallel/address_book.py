@@ -1,71 +1,61 @@
-"""Address book: where the servers of a run are, as far as this process was told.
+"""Address book: finds the servers of a run, which may move while it goes on.
 
-Roles that are started on machines of a cluster know their peers by names. The launcher
-tells the addresses behind them when a role starts, and again when a server has moved.
+A role is given the addresses of servers. An engine that starts roles on other machines
+gives names instead, and a service on that machine which knows what they stand for.
 """
 
+import dataclasses
 import functools
-import threading
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Self
 
-from ...transport import ClientInterface
+from ... import transport
 
-__all__ = ['AddressBook', 'Places', 'address_book']
+__all__ = ['ENVIRONMENT', 'AddressBook', 'serve']
 
-
-class Places(NamedTuple):
-    """Addresses by the names that stand for them; higher numbers are newer."""
-
-    number: int = 0
-    addresses: Mapping[str, str] = {}
+ENVIRONMENT = 'DREAMER_ADDRESSES'  # variable with the address of the service
+LOOKUPS = 16  # at the same time, of one role
 
 
+@dataclasses.dataclass(frozen=True)
 class AddressBook:
-    """Finds addresses, and lets clients follow their servers.
+    """Looks up the addresses behind names.
 
-    An address that nobody has named stands for itself. Roles that are lost have ended
-    for good: there is no address at which they could be waited for.
+    service: the address of `serve`; '' if there are no names.
     """
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._places = Places()
-        self._clients: list[tuple[str, ClientInterface]] = []
-        self._lost: frozenset[str] = frozenset()
+    service: str = ''
 
-    def find(self, name: str) -> str:
-        return self._places.addresses.get(name, name)
+    @classmethod
+    def of(cls, environ: Mapping[str, str] = os.environ) -> Self:
+        """The address book of a process with these variables."""
+        return cls(environ.get(ENVIRONMENT, ''))
 
-    def connect(
-        self, name: str, make: Callable[[str], ClientInterface]
-    ) -> ClientInterface:
-        """`make(address)`, a client that moves when the server does."""
-        with self._lock:
-            client = make(self.find(name))
-            if name in self._places.addresses:
-                self._clients.append((name, client))
-        return client
+    def is_name(self, addr: str) -> bool:
+        """Whether it stands for an address that may change."""
+        return bool(self.service) and addr.isidentifier()
 
-    def update(self, places: Places) -> None:
-        """Takes newer addresses and moves those clients whose server has moved."""
-        with self._lock:
-            if places.number <= self._places.number:
-                return
-            before, self._places = self._places, places
-            for name, client in self._clients:
-                addr = places.addresses[name]
-                if addr != before.addresses.get(name):
-                    client.move(addr)
+    def find(self, addr: str) -> str:
+        """The address now; blocks until there is one. An address stands for itself."""
+        if not self.is_name(addr):
+            return addr
+        with transport.Client(self.service, 'Lookup') as client:
+            return client.call('find', addr).result()
 
-    def lose(self, roles: Iterable[str]) -> None:
-        self._lost |= frozenset(roles)
-
-    def has_lost(self, role: str) -> bool:
-        return role in self._lost
+    def resolver(self, addr: str) -> str | transport.Resolver:
+        """What a client needs to find a server: the address, or a function."""
+        return functools.partial(self.find, addr) if self.is_name(addr) else addr
 
 
-@functools.cache
-def address_book() -> AddressBook:
-    """That of this process."""
-    return AddressBook()
+@contextmanager
+def serve(find: Callable[[str], str]) -> Iterator[dict[str, str]]:
+    """Serves `find` on this machine; yields the variables that a role needs for it."""
+    addr = f'localhost:{transport.free_port()}'
+    # The role is gone when this ends, so no lookup is waited for.
+    settings = transport.Settings(grace=0.0)
+    server = transport.Server(addr, 'Addresses', settings=settings)
+    server.bind('find', find, workers=LOOKUPS)
+    with server:
+        yield {ENVIRONMENT: addr}

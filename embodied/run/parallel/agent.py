@@ -4,112 +4,121 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...core import base
 from ...core.files import storage_errors
 from ...processes import cpu
+from ...processes.failure import Failure
 from ...processes.signals import StopSignals
 from ..shared.outcome import Outcome
 from . import run_id
-from .actor.actor import parallel_actor
+from .actor.actor_server import parallel_actor
 from .learner.learner import parallel_learner
 from .pickling import unpack
 from .run_state import FAILURE, RunState
 from .settings import ParallelSettings
-from .supervision.health import health
+from .supervision.failure import RoleFailure
+from .supervision.health import Health
 from .supervision.process import ENDED, RoleEvent
+from .timeouts import OTHER_THREAD_ENDS
 
 __all__ = ['AgentRun', 'AgentThread', 'parallel_agent']
 
-SIDES = (parallel_actor, parallel_learner)
+ROLES = (parallel_actor, parallel_learner)
 BROKEN = threading.BrokenBarrierError
-FAREWELL = 10.0  # seconds for one side to end after the other has failed
 
 
 def parallel_agent(
-    make_agent: Callable[[], base.Agent] | bytes, args: Mapping[str, Any]
+    make_agent: Callable[[], base.Agent] | bytes,
+    args: Mapping[str, Any],
+    health: Health | None = None,
 ) -> Outcome:
     """Acts and trains until the run ends; a stop signal ends it with a last save."""
     settings = ParallelSettings.read(args)
     with storage_errors(settings.logdir):
         if not settings.run_id:  # a job of its own, which owns the folder
             run_id.create(settings.logdir)
-        return AgentRun(make_agent, args)()
+        return AgentRun(make_agent, args, health or Health())()
 
 
 class AgentRun:
-    """Starts both sides, passes a wish to stop on to them, raises the first error."""
+    """Runs actor and learner in threads, and raises the first error of the two."""
 
     def __init__(
-        self, make_agent: Callable[[], base.Agent] | bytes, args: Mapping[str, Any]
+        self,
+        make_agent: Callable[[], base.Agent] | bytes,
+        args: Mapping[str, Any],
+        health: Health,
     ):
         self._make_agent = make_agent
         self._args = args
-        # Signal handlers put into it, too, which no lock of our own would allow.
+        self._health = health
+        self._run_state = RunState(health)
+        # Signal handlers put reasons into it, which rules out a lock of our own.
         self._events: queue.SimpleQueue[str | _End] = queue.SimpleQueue()
 
     def stop(self, reason: str) -> None:
-        """From any thread or signal handler."""
+        """Ends the run with a last save; from any thread or signal handler."""
         self._events.put(reason)
 
     def __call__(self) -> Outcome:
         # Until there is something to save, a signal may end the process at once.
         agent = unpack(self._make_agent)()
+        self._health.compiling = getattr(agent, 'compiling', tuple)
         with StopSignals(notify=self.stop):
             return self._run(agent)
 
     def _run(self, agent: base.Agent) -> Outcome:
-        barrier = threading.Barrier(len(SIDES))
+        barrier = threading.Barrier(len(ROLES))
+        self._run_state.travel_on(barrier)
         threads = [
             threading.Thread(
-                target=self._run_side,
-                args=(side, agent, barrier),
-                name=side.__name__,
+                target=self._run_role,
+                args=(role, agent, barrier),
+                name=role.__name__,
                 daemon=True,
             )
-            for side in SIDES
+            for role in ROLES
         ]
         for thread in threads:
             thread.start()
-        errors = self._await_end(RunState.of(barrier), barrier)
+        errors = self._await_end(barrier)
         if errors:
-            # A side that found the barrier broken suffers from the other's error.
+            # A thread that finds the barrier broken follows from the other's error.
             raise next((e for e in errors if not isinstance(e, BROKEN)), errors[0])
         for thread in threads:
             thread.join()
-        return RunState.of(barrier).outcome
+        return self._run_state.outcome
 
-    def _await_end(
-        self, session: RunState, barrier: threading.Barrier
-    ) -> list[BaseException]:
-        """Blocks until both sides have ended; their errors, the first one first."""
+    def _await_end(self, barrier: threading.Barrier) -> list[BaseException]:
+        """Blocks until both threads have ended: their errors, the first one first."""
         errors: list[BaseException] = []
         ended = 0
-        while ended < len(SIDES):
+        while ended < len(ROLES):
             try:
-                event = self._events.get(timeout=FAREWELL if errors else None)
+                event = self._events.get(timeout=OTHER_THREAD_ENDS if errors else None)
             except queue.Empty:
-                break  # It does not hear us; the error is more important.
+                break  # The error must not wait for a thread that hangs.
             if isinstance(event, str):
-                session.stop(health().asked or event)
+                self._run_state.stop(self._health.asked or event)
                 continue
             ended += 1
             if event.error:
                 errors.append(event.error)
-                # Whoever waits there shall not wait for ever.
-                barrier.abort()
-                session.stop(FAILURE)
+                barrier.abort()  # The other thread may wait there.
+                self._run_state.stop(FAILURE)
         return errors
 
-    def _run_side(
+    def _run_role(
         self,
-        side: Callable[..., None],
+        role: Callable[..., None],
         agent: base.Agent,
         barrier: threading.Barrier,
     ) -> None:
         try:
-            side(agent, barrier, self._args)
+            role(agent, barrier, self._args)
         except BaseException as error:  # noqa: BLE001 (raised by the main thread)
             self._events.put(_End(error))
         else:
@@ -117,9 +126,9 @@ class AgentRun:
 
 
 class AgentThread:
-    """The agent in a thread of its launcher, which treats it like a child process.
+    """The agent in a thread of its launcher, with the interface of a child process.
 
-    `notify` is called with each RoleEvent of it.
+    notify: called with each RoleEvent.
     """
 
     def __init__(
@@ -130,11 +139,10 @@ class AgentThread:
     ):
         self.name = 'agent'
         self.node = ''
-        self.asked = False
-        self._run = AgentRun(make_agent, args)
+        self._health = Health()
+        self._run = AgentRun(make_agent, args, self._health)
         self._notify = notify
         self._error: BaseException | None = None
-        health().reset()
         threads = [
             threading.Thread(target=target, name=f'agent{target.__name__}', daemon=True)
             for target in (self._work, self._heartbeat)
@@ -151,40 +159,43 @@ class AgentThread:
         return cpu.of_family(self.pid)
 
     def ask(self, gone: Sequence[str] = (), reason: str = '') -> None:
-        """Asks for a clean end."""
-        self.asked = True
+        """Asks for a clean end, without waiting for the roles `gone`."""
+        self._health.ask_to_end(reason, gone)
         self._run.stop(reason or 'SIGTERM')
 
     def kill(self, cause: str = '') -> None:
-        """A thread cannot be killed; it ends with the process at the latest."""
-        self.ask()
+        """Asks it to end: a thread cannot be killed, but it ends with the process."""
+        self._run.stop('SIGTERM')
 
     def go_on(self) -> None:
-        """Nobody can stop a thread."""
+        """Nothing to do: a thread cannot be stopped by a signal."""
 
     def show_stacks(self) -> None:
-        """A debugger can."""
+        """Nothing to do: the thread has no log of its own."""
 
-    def collect(self, timeout: float | None = None) -> BaseException | None:
-        """Waits for the end; the error that caused it, if any."""
-        self._thread.join(timeout)
-        return self._error
+    def collect(self) -> RoleFailure | None:
+        """Waits for the end: how it failed, if it did."""
+        self._thread.join()
+        if self._error is None:
+            return None
+        failure = Failure.of(self._error)
+        return RoleFailure('agent', self.pid, 1, Path(), failure, raised=self._error)
 
     def _work(self) -> None:
         try:
             self._run()
         except BaseException as error:  # noqa: BLE001 (the launcher raises it)
             self._error = error
-        last = health().heartbeat()  # which knows how the run ends
+        last = self._health.heartbeat()  # It says how the run ends.
         self._notify(RoleEvent(self, last))
         self._notify(RoleEvent(self, ENDED))
 
     def _heartbeat(self) -> None:
         while self._thread.is_alive():
-            self._notify(RoleEvent(self, health().await_heartbeat()))
+            self._notify(RoleEvent(self, self._health.await_heartbeat()))
 
 
 class _End(NamedTuple):
-    """How one side ended."""
+    """How actor or learner ended."""
 
     error: BaseException | None

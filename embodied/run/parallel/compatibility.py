@@ -1,8 +1,8 @@
 """Compatibility: which environment workers fit the agent of a run, and which do not.
 
-Workers declare their spaces in the handshake, where they are compared with those of the
-agent. Rows are checked when they arrive: not every transport has a handshake, and
-not every agent tells its spaces. Keys that begin with `log/` are free in both.
+Workers declare their spaces in the handshake, which compares them with those of the
+agent. Rows are checked when they arrive: not every transport has a handshake, and not
+every agent has attributes for its spaces. Keys that begin with `log/` are not compared.
 """
 
 import threading
@@ -13,23 +13,23 @@ import numpy as np
 
 from ...core import base
 from ...core.errors import RowsError
+from ...core.step_keys import is_log, without_log
 from ...envs.runtime.stacking import NEEDED_OBS
 from ...envs.spaces import describe
 from .settings import FIRST_EVAL_ENV, MOST_ENVS
 
 __all__ = ['RowCheck', 'agent_spaces', 'declare']
 
-LOG = 'log/'
 RESET = 'reset'
 MOST_SIGNATURES = 1000  # that are remembered; log keys may come and go
 
 Form = tuple[np.dtype, tuple[int, ...]]  # dtype and shape of one row
 BOOL: Form = np.dtype(bool), ()
-SESSION: Form = np.dtype(np.uint8), (16,)
+WORKER_ID: Form = np.dtype(np.uint8), (16,)
 
 
 def agent_spaces(agent: Any) -> tuple[base.Spaces, base.Spaces]:
-    """Spaces of observations and actions that the agent tells, {} where it does not."""
+    """Spaces of observations and actions that the agent has, or {} for each."""
     return _spaces_of(agent, 'obs_space'), _spaces_of(agent, 'act_space')
 
 
@@ -38,10 +38,10 @@ def declare(
 ) -> dict[str, str]:
     """Spaces as texts by name, for both sides of a handshake to compare.
 
-    An agent may tell only the observations that it uses. The names of all are
+    An agent may name only the observations that it uses. The list of all names is
     declared if the spaces are complete.
     """
-    obs = {k: v for k, v in obs_space.items() if not k.startswith(LOG)}
+    obs = without_log(obs_space)
     act = {k: v for k, v in act_space.items() if k != RESET}
     declared = {f'observation {key}': _text(space) for key, space in obs.items()}
     declared |= {f'action {key}': _text(space, True) for key, space in act.items()}
@@ -53,26 +53,26 @@ def declare(
 
 
 class RowCheck:
-    """Accepts rows of workers that fit the run, raises RowsError for others.
+    """Accepts rows of workers that fit the run, and raises RowsError for others.
 
     Observations have the keys, dtypes and shapes of `obs_space`. Keys that it leaves
-    out are as in the first rows of each mode. Any thread may call.
+    out are as in the first rows of each mode. Thread-safe.
     """
 
     def __init__(self, obs_space: Mapping[str, Any]) -> None:
-        told = {
+        known = {
             key: (np.dtype(space.dtype), tuple(space.shape))
             for key, space in obs_space.items()
-            if not key.startswith(LOG)
+            if not is_log(key)
         }
-        self._told: dict[str, Form] = {'is_first': BOOL, 'is_last': BOOL, **told}
-        self._complete = told.keys() >= NEEDED_OBS
+        self._given: dict[str, Form] = {'is_first': BOOL, 'is_last': BOOL, **known}
+        self._complete = known.keys() >= NEEDED_OBS
         self._expected: dict[str, dict[str, Form]] = {}  # by mode
-        self._known: set[tuple] = set()  # signatures of rows that fit
+        self._fitting: set[tuple] = set()  # signatures of rows that fit
         self._lock = threading.Lock()  # of the expected forms
 
     def __call__(self, mode: base.Mode, origin: Any, obs: Any) -> None:
-        """Checks rows [n, ...]; cheap for those that look as others before."""
+        """Checks rows [n, ...]; cheap for rows with a known signature."""
         try:
             signature = (mode, _signature(origin), _signature(obs))
         except AttributeError as error:
@@ -80,13 +80,13 @@ class RowCheck:
                 'The run takes rows as two dicts of arrays: where they come from, and '
                 f'what was observed. Something else was sent: {error}.'
             ) from error
-        if signature not in self._known:
+        if signature not in self._fitting:
             with self._lock:
                 self._check_origin(dict(_forms(origin)))
                 self._check_obs(mode, dict(_forms(obs)))
-                if len(self._known) >= MOST_SIGNATURES:
-                    self._known.clear()
-                self._known.add(signature)
+                if len(self._fitting) >= MOST_SIGNATURES:
+                    self._fitting.clear()
+                self._fitting.add(signature)
         _check_envids(mode, origin['envid'])
 
     def _check_origin(self, forms: dict[Any, Form]) -> None:
@@ -94,8 +94,8 @@ class RowCheck:
             form = forms.get(key)
             if form is None or form[0].kind not in 'iu' or form[1] != ():
                 raise _misfit(f'{key!r}', 'integers of shape ()', _words(form))
-        if (form := forms.get('session')) != SESSION:
-            raise _misfit("'session'", _words(SESSION), _words(form))
+        if (form := forms.get('worker_id')) != WORKER_ID:
+            raise _misfit("'worker_id'", _words(WORKER_ID), _words(form))
 
     def _check_obs(self, mode: base.Mode, forms: dict[Any, Form]) -> None:
         seen = {k: form for k, form in forms.items() if not _is_log(k)}
@@ -105,7 +105,7 @@ class RowCheck:
         expected = self._expected.get(mode)
         if expected is None:
             extra = {} if self._complete else seen
-            expected = {**extra, **self._told}
+            expected = {**extra, **self._given}
             expected.setdefault('reward', (np.dtype(np.float32), ()))
         for key in sorted(expected.keys() | seen.keys(), key=str):
             if expected.get(key) != seen.get(key):
@@ -123,7 +123,7 @@ def _spaces_of(agent: Any, name: str) -> base.Spaces:
 
 
 def _text(space: Any, bounds: bool = False) -> str:
-    """Bounds of real numbers are said on request: agents use those of actions."""
+    """A space in words; `bounds` includes the bounds of real numbers."""
     dtype, shape = np.dtype(space.dtype), tuple(space.shape)
     discrete = dtype.kind in 'iu' and dtype != np.uint8
     if (bounds or discrete) and hasattr(space, 'low') and hasattr(space, 'high'):
@@ -140,22 +140,22 @@ def _forms(values: Mapping[Any, base.Array]) -> list[tuple[Any, Form]]:
 
 
 def _is_log(key: Any) -> bool:
-    return isinstance(key, str) and key.startswith(LOG)
+    return isinstance(key, str) and is_log(key)
 
 
 def _check_numeric(key: str, form: Form) -> None:
-    """The logger adds the numbers of an episode up."""
+    """Refuses values that the logger could not add up over an episode."""
     dtype, shape = form
-    # Small floats beyond those of NumPy are of kind V, and of a name of their own.
+    # Small floats such as bfloat16 are of kind V to NumPy.
     real = dtype.kind in 'biuf' or 'float' in dtype.name
     if not real or (key == 'reward' and shape):
         raise _misfit(f'{key!r}', 'real numbers of shape ()', _words(form))
 
 
 def _check_envids(mode: base.Mode, envids: base.Array) -> None:
-    """Names the wrong rows: those of several workers may be in one batch."""
+    """Names the wrong rows, since a batch may hold rows of several workers."""
     end = MOST_ENVS + (FIRST_EVAL_ENV if mode == 'eval' else 0)
-    numbers = envids.tolist()  # For few rows this is faster than NumPy is.
+    numbers = envids.tolist()  # For few rows faster than NumPy.
     if min(numbers) >= 0 and max(numbers) < end:
         return
     wrong = [row for row, number in enumerate(numbers) if not 0 <= number < end]

@@ -1,76 +1,100 @@
-"""Context of a role: opens its servers and clients with the transport of the run."""
+"""Role context: what a role of a distributed run works with.
 
+The supervisor's child main makes the `Health` of a process, sends its heartbeats and
+passes it to the role as the keyword argument `health`. An entry function combines it
+with the options in its `args`, and hands the context to the classes of the role.
+"""
+
+import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from ... import transport
+from ...logging import add_event
 from ...transport import addresses, keys
 from . import run_id
-from .address_book import address_book
+from .address_book import AddressBook
 from .settings import ParallelSettings
+from .supervision.health import Health
+from .timeouts import SAY_WAITING
 
-__all__ = ['await_server', 'crosses_network', 'make_client', 'make_server']
-
-NOTICE_SECONDS = 5.0  # of silence before a role says what it waits for
+__all__ = ['RoleContext']
 
 
-def make_server(
-    addr: str,
-    name: str,
-    settings: ParallelSettings,
-    declared: Mapping[str, str] | None = None,
-) -> transport.ServerInterface:
-    """A server at `addr`, to be bound and started by the caller.
+@dataclasses.dataclass(frozen=True)
+class RoleContext:
+    """Options of the run, health of the role, and the way to the other roles.
 
-    declared: what clients that declare it, too, must agree with.
+    Making one opens nothing, so that a role class can be made without sockets.
+
+    settings: the options, complete and checked.
+    health: what the supervisor learns about the role, and what it asks of the role.
+        A role without a supervisor has one of its own.
+    addresses: finds servers that may move.
     """
-    addr = address_book().find(addr)
-    options = _common(settings, declared)
-    if not addresses.parse(addr).loopback:
-        options['keys'] = keys.load(settings.logdir / 'keys').server
-    return transport.Server(addr, name, settings.transport, **options)
 
+    settings: ParallelSettings
+    health: Health = dataclasses.field(default_factory=Health)
+    addresses: AddressBook = dataclasses.field(default_factory=AddressBook.of)
 
-def make_client(
-    addr: str,
-    name: str,
-    settings: ParallelSettings,
-    maxinflight: int = 16,
-    declared: Mapping[str, str] | None = None,
-) -> transport.ClientInterface:
-    """A client that connects, and connects again, by itself, wherever `addr` is."""
+    @classmethod
+    def of(cls, args: Mapping[str, Any], health: Health | None = None) -> Self:
+        """Context of a role with these options and, if it has a supervisor, health."""
+        return cls(ParallelSettings.read(args), health or Health())
 
-    def make(addr: str) -> transport.ClientInterface:
-        options = _common(settings, declared)
-        if not addresses.parse(addr).loopback:
-            options['keys'] = keys.load(settings.logdir / 'keys').client
-        return transport.Client(addr, name, maxinflight, settings.transport, **options)
+    def make_server(
+        self, addr: str, name: str, declared: Mapping[str, str] | None = None
+    ) -> transport.ServerInterface:
+        """A server at `addr`, to be bound and started by the caller.
 
-    return address_book().connect(addr, make)
+        declared: values by name that must agree with those of clients that declare
+            the same names.
+        """
+        options = self._common(declared)
+        if self._needs_keys(addr):
+            options['keys'] = keys.load(self.settings.logdir / 'keys').server
+        addr = self.addresses.find(addr)
+        return transport.Server(addr, name, self.settings.transport, **options)
 
+    def make_client(
+        self, addr: str, name: str, declared: Mapping[str, str] | None = None
+    ) -> transport.ClientInterface:
+        """A client that connects to the server at `addr`, and connects again."""
+        options = self._common(declared)
+        if self._needs_keys(addr):
+            options['keys'] = keys.load(self.settings.logdir / 'keys').client
+        where, kind = self.addresses.resolver(addr), self.settings.transport
+        return transport.Client(where, name, transport=kind, **options)
 
-def await_server(client: transport.ClientInterface, what: str, addr: str) -> None:
-    """Blocks until the server answers, however late it is started."""
-    try:
-        client.connect(NOTICE_SECONDS)
-    except transport.Timeout:
-        place = address_book().find(addr)
-        print(f'Waiting for the {what} at {place} to be started.', flush=True)
-        client.connect()
+    def await_server(
+        self, client: transport.ClientInterface, what: str, addr: str
+    ) -> None:
+        """Blocks until the server answers, however late it is started."""
+        try:
+            client.connect(SAY_WAITING)
+        except transport.Timeout:
+            where = '' if self.addresses.is_name(addr) else f' at {addr}'
+            print(f'Waiting for the {what}{where} to be started.', flush=True)
+            client.connect()
 
+    def crosses_network(self, addr: str) -> bool:
+        """Whether answers from there may take long because they come from far away."""
+        local = addresses.parse(self.addresses.find(addr)).local
+        return self.settings.transport == 'native' and not local
 
-def crosses_network(addr: str, settings: ParallelSettings) -> bool:
-    """Whether answers from there may take long because they come from far away."""
-    local = addresses.parse(address_book().find(addr)).local
-    return settings.transport == 'zmq' and not local
+    def note(self, event: str, **details: Any) -> None:
+        """Adds an event to the run's events.jsonl."""
+        add_event(self.settings.logdir, event, **details)
 
+    def _needs_keys(self, addr: str) -> bool:
+        return self.addresses.is_name(addr) or not addresses.parse(addr).loopback
 
-def _common(
-    settings: ParallelSettings, declared: Mapping[str, str] | None
-) -> dict[str, Any]:
-    run = settings.run_id or run_id.read(settings.logdir)
-    shared = {**settings.shared, **(declared or {})}
-    return {
-        'identity': transport.Identity(run, shared),
-        'encrypt': settings.encrypt,
-    }
+    def _common(self, declared: Mapping[str, str] | None) -> dict[str, Any]:
+        """Options that servers and clients share."""
+        settings = self.settings
+        run = settings.run_id or run_id.read(settings.logdir)
+        shared = {**settings.shared, **(declared or {})}
+        return {
+            'identity': transport.Identity(run, shared),
+            'encrypt': settings.encrypt,
+        }

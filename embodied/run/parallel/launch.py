@@ -5,19 +5,18 @@ from typing import Any, NamedTuple, TypeAlias
 
 import elements
 
-from ...core.checkpoint import Checkpoint, load_part
 from ...processes.folder_lock import FolderLock
 from ...transport import AddressInUse
-from ..shared.outcome import DURATION, STEPS, Outcome
-from ..shared.progress import is_finished, say_finished
+from ..shared.outcome import Outcome
+from ..shared.progress import announce_finished
 from . import run_id
 from .agent import AgentThread, parallel_agent
-from .engines import ports as addresses
+from .engines import ports
 from .engines.base import Engine, Here
 from .env.worker import start_workers
 from .logger.logger import parallel_logger
 from .pickling import pack
-from .replay.replay import parallel_replay
+from .replay.replay_server import parallel_replay
 from .saves.manifest import ROLES, Manifest
 from .settings import ParallelSettings
 from .supervision.run_records import RunRecords
@@ -29,7 +28,7 @@ __all__ = ['combined']
 
 Make: TypeAlias = Callable[..., Any] | bytes
 
-TRIES = 5  # to find ports that nobody takes before our servers do
+TRIES = 5  # to find ports that no other process takes before our servers
 
 
 def combined(
@@ -45,9 +44,9 @@ def combined(
 ) -> Outcome:
     """Starts all roles and blocks until the run has ended: how it did.
 
-    Roles that fail are started again; raises an error that this does not mend, or that
-    of an agent in this process. `make_*` are callables or cloudpickled bytes; `engine`
-    says where to start them, by default on this machine.
+    Roles that fail are restarted. Raises an error that a restart does not solve, or
+    the error of an agent in this process. `make_*` are callables or cloudpickled bytes.
+    engine: where the roles are started, by default on this machine.
     """
     settings = ParallelSettings.read(args)
     engine = engine or Here()
@@ -97,8 +96,9 @@ def _run(
                 supervisor.wait()
             return supervisor.outcome
         except AddressInUse as error:
-            # Somebody was faster; elsewhere there may be room.
-            if attempt == TRIES - 1 or not addresses.was_chosen(str(error), settings):
+            # Another process took the port after it was chosen.
+            last = attempt == TRIES - 1
+            if last or not ports.is_replaceable(error.address, settings):
                 raise
     raise AssertionError(TRIES)
 
@@ -127,7 +127,7 @@ def _start_roles(
     logger = parts.logger, args
     supervisor.start('logger', parallel_logger, *logger, writes=True, shown=True)
     if not settings.remote_envs:
-        start_workers(supervisor, *parts.envs, args)
+        start_workers(supervisor, *parts.envs, settings.workers, args)
 
 
 def _correct_status(
@@ -140,11 +140,6 @@ def _correct_status(
 
 def _announce_finished(settings: ParallelSettings) -> Outcome | None:
     """Says so if the run in the folder has nothing left to do: how it ended."""
-    if settings.replicas > 1 or not Checkpoint(settings.checkpoints / 'agent').exists():
+    if settings.replicas > 1:
         return None  # Replicas find out together.
-    saved = load_part(settings.checkpoints / 'agent', 'learner', settings.trust)
-    if not is_finished(saved, settings):
-        return None
-    figures = saved['steps'], saved['updates'], saved['seconds']
-    say_finished(settings.logdir, *figures)
-    return Outcome.of(STEPS if saved['steps'] >= settings.steps else DURATION)
+    return announce_finished(settings.checkpoints / 'agent', 'learner', settings)

@@ -1,4 +1,4 @@
-"""Outbox: sends messages to a server from a thread of its own, so nobody waits."""
+"""Outbox: sends messages to a server from a thread of its own."""
 
 import collections
 import threading
@@ -69,8 +69,8 @@ class Outbox:
             self._change.notify_all()
             return fits
 
-    def hurry(self) -> None:
-        """Ends the waiting for room, now and from now on."""
+    def stop_waiting(self) -> None:
+        """Ends the waiting for room, now and for all later messages."""
         with self._change:
             self._patience = 0.0
             self._late = True

@@ -1,4 +1,4 @@
-"""Run id: a random name of the run in a folder, by which its jobs know each other.
+"""Run id: a random name of the run in a folder, which its jobs compare.
 
     LOGDIR/run_id   32 hexadecimal digits
 
@@ -25,9 +25,9 @@ ID_BYTES = 16
 
 
 def create(logdir: Path) -> str:
-    """The id of the run in the folder, which is new if there was none.
+    """The id of the run in the folder, which is made if there is none.
 
-    One that is damaged is set aside; joining jobs that know it are refused then.
+    A damaged file is set aside. Joining jobs with the old id are refused then.
     """
     try:
         if found := read(logdir):

@@ -1,4 +1,4 @@
-"""Serving: keeps a role and its periodic chores going until somebody ends it."""
+"""Serving: runs a server and the periodic chores of its role until an end."""
 
 import queue
 import threading
@@ -14,7 +14,7 @@ SHORTEST = 0.5  # seconds between two runs of a chore that is always due
 
 
 class Chore(NamedTuple):
-    """Something to do every few seconds; 0 never, negative always."""
+    """Something to do every few seconds; 0 is never, negative always."""
 
     every: float
     run: Callable[[], Any]
@@ -27,29 +27,29 @@ class Chore(NamedTuple):
 def serve(
     server: transport.ServerInterface,
     chores: Sequence[Chore],
-    mail: queue.SimpleQueue,
+    events: queue.SimpleQueue,
 ) -> str:
-    """Serves until a reason to end is put into `mail`: the reason.
+    """Serves until a reason to end is put into `events`, and returns it.
 
-    A failure of the server is raised here. The caller closes the server, after its
-    last save: what is answered right before a connection ends may not arrive.
+    Raises a failure of the server. The caller closes the server after its last save,
+    since an answer right before the end of a connection may not arrive.
     """
     server.start(block=False)
-    threading.Thread(target=_watch, args=(server, mail), daemon=True).start()
-    reason = _work(chores, mail)
+    threading.Thread(target=_watch, args=(server, events), daemon=True).start()
+    reason = _work(chores, events)
     if isinstance(reason, Exception):
         raise reason
     return reason
 
 
-def _work(chores: Sequence[Chore], mail: queue.SimpleQueue) -> Any:
+def _work(chores: Sequence[Chore], events: queue.SimpleQueue) -> Any:
     begin = time.monotonic()
     dues = [(begin + chore.period, chore) for chore in chores if chore.every]
     while True:
         soonest = min((due for due, _ in dues), default=None)
         left = None if soonest is None else max(0.0, soonest - time.monotonic())
         try:
-            return mail.get(timeout=left)
+            return events.get(timeout=left)
         except queue.Empty:
             dues = [_run_if_due(due, chore) for due, chore in dues]
 
@@ -61,9 +61,9 @@ def _run_if_due(due: float, chore: Chore) -> tuple[float, Chore]:
     return time.monotonic() + chore.period, chore
 
 
-def _watch(server: transport.ServerInterface, mail: queue.SimpleQueue) -> None:
+def _watch(server: transport.ServerInterface, events: queue.SimpleQueue) -> None:
     try:
         server.wait()
-        mail.put('closed')
-    except Exception as error:  # noqa: BLE001 - raised by the thread that reads mail
-        mail.put(error)
+        events.put('closed')
+    except Exception as error:  # noqa: BLE001 - raised by the thread that reads events
+        events.put(error)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError
+from ...core.renamed import renew
 from ...envs.adapters.own import PICKLE
 from ...processes import cpu
 from ...transport import TRANSPORTS
@@ -12,7 +13,7 @@ from ..shared.settings import Settings
 
 __all__ = ['FIRST_EVAL_ENV', 'MOST_ENVS', 'ParallelSettings', 'WorkerPlan']
 
-# Options that all roles must agree on; peers compare them when they meet.
+# Options that all roles must agree on, compared in the handshake.
 SHARED = (
     'eval_envs',
     'actor_batch',
@@ -55,25 +56,25 @@ class ParallelSettings(Settings):
     """Options of the loops plus those of roles and of what connects them.
 
     Environments are numbered: those for training from 0, those for evaluation from
-    FIRST_EVAL_ENV. Fields with a default may be missing in `args`. Comments are in
-    dreamerv3/configs.yaml.
+    FIRST_EVAL_ENV.
     """
 
-    actor_addr: str
-    replay_addr: str
-    logger_addr: str
-    actor_batch: int
-    actor_threads: int
-    agent_process: bool
-    remote_envs: bool
-    remote_replay: bool
-    episode_timeout: float
-    usage: bool
+    actor_addr: str = 'localhost:{auto}'
+    replay_addr: str = 'localhost:{auto}'
+    logger_addr: str = 'localhost:{auto}'
+    actor_batch: int = -1
+    actor_threads: int = 1
+    agent_process: bool = True
+    remote_envs: bool = False
+    remote_replay: bool = False
+    episode_timeout: float = 180.0
+    usage: bool = True
     replicas: int = 1
+    first_env: int = 0
     task: str = ''  # '' if it is not known
     run_id: str = ''  # '' reads it from the folder, see run_id.py
     envs_per_worker: int = 0
-    transport: str = 'zmq'
+    transport: str = 'native'
     encrypt: bool = True
     max_wait: float = 0.002
     prefetch: int = 2
@@ -85,9 +86,13 @@ class ParallelSettings(Settings):
 
     @classmethod
     def read(cls, args: Mapping[str, Any]) -> 'ParallelSettings':
+        args = dict(args)
         usage = args.get('usage')
         if isinstance(usage, Mapping):  # One switch per kind of meter.
-            args = {**args, 'usage': any(usage.values())}
+            args['usage'] = any(usage.values())
+        if 'transport' in args:
+            named = {'run.transport': args['transport']}
+            args['transport'] = renew(named)['run.transport']
         settings = super().read(args)
         assert isinstance(settings, ParallelSettings)
         return settings
@@ -139,7 +144,7 @@ class ParallelSettings(Settings):
 
     @property
     def shared(self) -> dict[str, Any]:
-        """What peers compare before they talk to each other."""
+        """Options by name that the handshake compares."""
         shared = {name: getattr(self, name) for name in SHARED}
         # The path of a pickled factory may differ from machine to machine.
         named = self.task and not self.task.startswith(PICKLE)
@@ -149,6 +154,7 @@ class ParallelSettings(Settings):
         own: dict[str, float] = {
             'actor_threads': 1,
             'replicas': 1,
+            'first_env': 0,
             'prefetch': 1,
             'update_queue': 1,
             'max_wait': 0.0,

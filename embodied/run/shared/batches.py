@@ -1,4 +1,4 @@
-"""Batches: a stream seen through the agent, with nothing lost between two saves."""
+"""Batches: the stream of an agent, whose fetched but unused batches are saved."""
 
 import collections
 import threading

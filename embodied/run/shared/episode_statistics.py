@@ -1,8 +1,9 @@
-"""Episodes: follows those of one driver and writes down how each one ended."""
+"""Episodes: follows the episodes of many workers and records their results."""
 
 from typing import Any
 
 from ...core import base
+from ...core.step_keys import is_log
 from ...logging import EpisodeStats, ScoreFile
 
 __all__ = ['Episodes']
@@ -25,8 +26,11 @@ class Episodes:
     def follow(
         self, trans: base.Batch, workers: base.Array
     ) -> list[tuple[int, base.Metrics]]:
-        """Takes one step of each worker, [N, ...] per key; those that ended."""
-        keys = [k for k in trans if k in FOLLOWED or k.startswith('log/')]
+        """Takes one step of each worker, [N, ...] per key.
+
+        Returns worker and result of each episode that has ended.
+        """
+        keys = [k for k in trans if k in FOLLOWED or is_log(k)]
         ended = []
         for row, worker in enumerate(workers):
             result = self._stats.add({k: trans[k][row] for k in keys}, worker)
@@ -35,7 +39,11 @@ class Episodes:
         return ended
 
     def record(self, worker: int, result: base.Metrics) -> None:
+        """Adds the result of one episode to the metrics and to scores.jsonl."""
         self._logger.add(result, prefix=self._prefix)
+        self.write_score(worker, result)
+
+    def write_score(self, worker: int, result: base.Metrics) -> None:
         step = int(self._logger.step)
         self._scores.add(step, result, worker, self._is_eval)
 
@@ -50,7 +58,7 @@ class Episodes:
         return self._stats.abandoned
 
     def drop(self, worker: int) -> bool:
-        """Forgets the episode of a worker that is gone; whether there was one."""
+        """Forgets the episode of a worker; returns whether there was one."""
         return self._stats.drop(worker)
 
     def save(self) -> Any:

@@ -5,8 +5,8 @@ import time
 
 import numpy as np
 
+from ...clock import LocalClock
 from ...core import base
-from ...core.clock import LocalClock
 
 __all__ = ['Filming']
 
@@ -24,9 +24,9 @@ class Filming:
         self._due = LocalClock(every, first=True)
         self._frames = frames
         self._patience = patience
-        self._envid: int | None = None  # whose episode is being filmed
+        self._envid: int | None = None  # environment that is being filmed
         self._film: dict[str, list[base.Array]] = {}
-        self._heard = 0.0  # when its last frame came
+        self._heard = 0.0  # time of its last frame
         self._lock = threading.Lock()
 
     def add(self, trans: base.Batch, envids: base.Array) -> base.Batch:

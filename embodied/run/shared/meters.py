@@ -10,9 +10,10 @@ import psutil
 
 from ...core.base import Metrics
 
-__all__ = ['Averages', 'Share', 'Speed', 'usage']
+__all__ = ['Allowance', 'Averages', 'Share', 'Speed', 'moving', 'usage']
 
 GIGABYTE = 1 << 30
+ALLOWED = 0.1  # of the time, for reports and for saves
 NUMBERS = (float, int, np.number)
 
 
@@ -37,7 +38,7 @@ class Averages:
                 known[1] += 1
 
     def result(self) -> Metrics:
-        """The averages since the last call, which start anew."""
+        """Averages since the last call; counts from here on."""
         means = {name: total / count for name, (total, count) in self._sums.items()}
         result = {**self._others, **means}
         self._sums, self._others = {}, {}
@@ -92,6 +93,46 @@ class Share:
         if self._entered is not None:
             self._spent += now - self._entered
             self._entered = now
+
+
+class Allowance(Share):
+    """Share of the time of something that holds training up, kept at a tenth.
+
+    After each time that it was entered it is used up for nine times as long. The first
+    `free` times do not count, because programs are compiled then.
+
+    every: seconds between two times that the user wants; negative is always, and then
+    nothing is ever used up.
+    """
+
+    def __init__(self, every: float, free: int = 0) -> None:
+        super().__init__()
+        self._limited = every >= 0
+        self._free = free
+        self._begin = self._until = time.perf_counter()
+
+    @property
+    def used_up(self) -> bool:
+        return self._limited and time.perf_counter() < self._until
+
+    def __enter__(self) -> None:
+        self._begin = time.perf_counter()
+        if not self._free:
+            super().__enter__()
+
+    def __exit__(self, *exc: object) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        super().__exit__(*exc)
+        now = time.perf_counter()
+        pause = (now - self._begin) * (1 - ALLOWED) / ALLOWED
+        self._until = max(self._until, now) + pause
+
+
+def moving(speeds: Mapping[str, float]) -> Metrics:
+    """The speeds above 0, for the last line of a run: what has ended has no speed."""
+    return {name: speed for name, speed in speeds.items() if speed}
 
 
 def usage() -> Metrics:

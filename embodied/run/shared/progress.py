@@ -1,31 +1,33 @@
 """Progress: how far a run has come, and whether a limit is reached."""
 
-import os
+import functools
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from .outcome import DURATION, STEPS
-from .ratio import TrainRatio
+from ...core.checkpoint import Checkpoint
+from ...logging import add_event
+from .outcome import DURATION, STEPS, Outcome
+from .ratio import TrainRatio, measured_ratio
 from .settings import Settings
 
-__all__ = ['Progress', 'is_finished', 'say_finished']
+__all__ = ['Progress', 'announce_finished', 'is_finished']
 
 
 class Progress:
-    """Counts environment steps, updates and running time over all sessions of a run.
+    """Counts environment steps, updates and running time over all starts of a run.
 
-    `counter` is the logger's step, an `elements.Counter`: metrics are logged at the
-    number of environment steps.
+    counter: the logger's step, an `elements.Counter`: metrics are logged at the number
+    of environment steps. minimum: steps before training.
     """
 
-    def __init__(self, counter: Any, settings: Settings):
+    def __init__(self, counter: Any, settings: Settings, minimum: int):
         self._counter = counter
         self._settings = settings
-        self._ratio = TrainRatio(
-            settings.train_ratio, settings.batch_steps, settings.minimum
-        )
-        self._earlier = 0.0  # seconds of sessions before this one
+        self._minimum = minimum
+        self._ratio = TrainRatio(settings.train_ratio, settings.batch_steps, minimum)
+        self._earlier = 0.0  # seconds before this start
         self._begin = time.monotonic()
         self.updates = 0
         self.complete = False  # all work up to a limit is done
@@ -36,19 +38,19 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Running time; pauses between two sessions do not count."""
+        """Running time; pauses between two starts do not count."""
         return self._earlier + time.monotonic() - self._begin
 
     @property
     def owed(self) -> int:
-        """Updates that the steps so far have earned and that are not done."""
+        """Updates that the steps so far have earned and that are still to be made."""
         return self._ratio.earned - self.updates
 
     @property
     def train_ratio(self) -> float:
         """Replayed per environment step since training began."""
-        beyond = self.steps - self._settings.minimum
-        return self.updates * self._settings.batch_steps / beyond if beyond > 0 else 0.0
+        trained = self.updates * self._settings.batch_steps
+        return measured_ratio(trained, self.steps, self._minimum)
 
     @property
     def steps_reached(self) -> bool:
@@ -60,11 +62,11 @@ class Progress:
 
     @property
     def limit(self) -> str:
-        """The one that ends the run, if one does."""
+        """Name of the limit that ends the run."""
         return STEPS if self.steps_reached else DURATION
 
     def played(self, steps: int) -> None:
-        """All environments have taken one step, `steps` in sum."""
+        """Counts one step of each environment, `steps` in all."""
         self._counter.increment(steps)
         self._ratio.advance(self.steps)
 
@@ -94,11 +96,38 @@ def is_finished(saved: Mapping[str, Any], settings: Settings) -> bool:
     return saved['complete'] and (saved['steps'] >= settings.steps or time_over)
 
 
-def say_finished(
-    logdir: str | os.PathLike, steps: int, updates: int, seconds: float
-) -> None:
-    """Tells somebody who starts a run that there is nothing left to do."""
+def announce_finished(folder: Path, part: str, settings: Settings) -> Outcome | None:
+    """Says so if the run has nothing left to do, and returns how it ended.
+
+    folder: holds the checkpoints, whose `part` has saved how far the run has come.
+    """
+    note = functools.partial(add_event, settings.logdir)
+    checkpoint = Checkpoint(folder, note=note, trust=settings.trust)
+    if not checkpoint.exists():
+        return None
+    found = _Found()
+    checkpoint.add(part, found)
+    checkpoint.load()
+    saved = found.data
+    if not is_finished(saved, settings):
+        return None
+    hours = saved['seconds'] / 3600
     print(
-        f'The run in {logdir} is finished: {steps:,} steps, {updates:,} updates, '
-        f'{seconds / 3600:.1f} hours. Raise run.steps or run.duration to go on.'
+        f'The run in {settings.logdir} is finished: {saved["steps"]:,} steps, '
+        f'{saved["updates"]:,} updates, {hours:.1f} hours. Raise run.steps or '
+        'run.duration to go on.'
     )
+    return Outcome.of(STEPS if saved['steps'] >= settings.steps else DURATION)
+
+
+class _Found:
+    """Keeps what a part of a checkpoint has saved."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, Any] = {}
+
+    def save(self) -> dict[str, Any]:
+        return self.data
+
+    def load(self, data: dict[str, Any]) -> None:
+        self.data = data

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-__all__ = ['RatioHistory', 'RatioPeriod', 'TrainRatio']
+from ...core.ratios import as_fraction, earned
+
+__all__ = ['RatioHistory', 'RatioPeriod', 'TrainRatio', 'measured_ratio']
 
 
 class TrainRatio:
@@ -25,8 +27,7 @@ class TrainRatio:
 
     def __init__(self, ratio: float, batch_steps: int, minimum: int):
         assert batch_steps >= 1 and minimum >= 0, (batch_steps, minimum)
-        # Read as the decimal number that the user wrote: 0.1 is one tenth.
-        self._rate = Fraction(str(ratio)) / batch_steps
+        self._rate = as_fraction(ratio) / batch_steps
         self._minimum = minimum
         self._start = (minimum, 0)  # steps and earned updates to count from
         self._steps = 0
@@ -36,8 +37,8 @@ class TrainRatio:
         """Takes note of the environment steps played so far."""
         assert steps >= self._steps, (steps, self._steps)
         if self._rate >= 0:
-            start, base = self._start
-            self.earned = base + math.floor(max(0, steps - start) * self._rate)
+            start, before = self._start
+            self.earned = math.floor(earned(steps, start, Fraction(before), self._rate))
         elif steps >= self._minimum:
             self.earned += 1
         self._steps = steps
@@ -58,12 +59,22 @@ class TrainRatio:
             self._start = (max(self._steps, self._minimum), self.earned)
 
 
+def measured_ratio(trained_steps: int, steps: int, minimum: int) -> float:
+    """Replayed per environment step since training began."""
+    return trained_steps / (steps - minimum) if steps > minimum else 0.0
+
+
 class RatioPeriod(NamedTuple):
     """Part of a run with one ratio; it lasts until the next one starts."""
 
     start: int  # environment steps before it
     earned: Fraction  # sequences that those have earned
     ratio: Fraction | None  # sequences per step; None: no limit
+
+    def earned_at(self, steps: int) -> Fraction:
+        """Sequences that so many steps have earned, all of them in this period."""
+        assert self.ratio is not None
+        return earned(steps, self.start, self.earned, self.ratio)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,13 +104,11 @@ class RatioHistory:
         used = [period for period in self.periods if period.start < steps]
         if not used:
             return RatioHistory((RatioPeriod(minimum, Fraction(0), ratio),))
-        start, earned, before = used[-1]
-        if before is None:
-            earned = Fraction(trained)
-        else:
-            earned += (steps - start) * before
-        if before != ratio:
-            used.append(RatioPeriod(steps, earned, ratio))
+        last = used[-1]
+        if last.ratio != ratio:
+            free = last.ratio is None
+            before = Fraction(trained) if free else last.earned_at(steps)
+            used.append(RatioPeriod(steps, before, ratio))
         return RatioHistory(tuple(used))
 
     def save(self) -> list[dict[str, Any]]:

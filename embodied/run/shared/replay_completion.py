@@ -1,9 +1,10 @@
-"""Replay of a loop, ours or a foreign one; knows when it can be sampled."""
+"""Replay completion: what a loop needs beyond `add` and `sample` of a replay."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from ...core import base
+from ...core.step_keys import without_log
 
 __all__ = ['Store', 'complete']
 
@@ -28,8 +29,7 @@ class Store:
 
     def add(self, trans: base.Batch, workers: base.Array) -> None:
         """Stores one step of each worker, [N, ...] per key, without `log/` keys."""
-        steps = {k: v for k, v in trans.items() if not k.startswith('log/')}
-        self._replay.add_batch(steps, workers)
+        self._replay.add_batch(without_log(trans), workers)
         self._steps += len(workers)
 
     def update(self, data: base.Batch) -> None:

@@ -14,7 +14,7 @@ __all__ = ['Reporter']
 
 
 class Reporter:
-    """Reports on a stream of its own, so that training does not notice.
+    """Reports on a stream of its own, so that training is not affected.
 
     A report takes `report_batches` sequences, each as `consec_report` batches in a
     row, so that the stream is at the start of a sequence before and after it.

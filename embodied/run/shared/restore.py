@@ -1,4 +1,4 @@
-"""Restoring: how a run goes on from its last save, or begins with another's agent."""
+"""Restoring: continues a run from its last save, or begins with another agent."""
 
 import os
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def restore(
 ) -> bool:
     """Loads the run's newest save; without one, the agent that the settings name.
 
-    Whether there was a save. note: adds an event.
+    Returns whether there was a save. note: adds an event.
     """
     if checkpoint.exists():
         checkpoint.load()

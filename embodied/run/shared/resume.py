@@ -6,14 +6,15 @@ from typing import Any, NamedTuple
 import elements
 
 from ...core.errors import ConfigError
+from ...core.renamed import renew
 
 __all__ = ['Change', 'check_resume']
 
 # Full names of options that change how long, how fast, where or how visibly a run
-# goes on, but not what its saved parameters, optimizer and replay mean. Whether the
-# saved parts are enough for another script, their checkpoint knows.
+# goes on, but not what its saved parameters, optimizer and replay mean. Loading the
+# checkpoint checks whether its parts are enough for another script.
 CHANGEABLE = re.compile(
-    r'script|engine|trust|(ray|slurm|kubernetes)\..*|logdir|quiet|replicas|run\..*'
+    r'script|engine|trust|(ray|slurm|kubernetes)\..*|logdir|quiet|replicas|clock_(addr|port)|run\..*'
     r'|logger\..*|jax\.(platform|cache|data|fsdp|policy_devices|coordinator_address)'
     r'|agent\.(eval_greedy|report_videos)|replay\.(max_gb|sync|sync_every)'
 )
@@ -40,7 +41,7 @@ def check_resume(old: elements.Config, new: elements.Config) -> list[Change]:
     only one of the two has come from another version of the program, whose defaults
     keep the meaning of a run, so they are listed but not refused.
     """
-    before, after = old.flat, new.flat
+    before, after = renew(old.flat, note=lambda note: None), new.flat
     changes = [
         Change(name, before.get(name), after.get(name))
         for name in sorted(before.keys() | after.keys())

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.checkpoint import RUN_SUBFOLDER
 from ...core.errors import ConfigError
+from ...core.limiters import steps_before_training
 
 __all__ = ['Settings']
 
@@ -30,30 +31,29 @@ NOT_NEGATIVE = ('steps', 'duration', 'replay_context', 'eval_envs', 'film_every'
 class Settings:
     """Options of one run. Fields without a default must be given.
 
-    The fields with a default are beyond the interface that other scripts know; this
-    is the only place that completes them. Comments are in dreamerv3/configs.yaml.
+    The defaults are those of dreamerv3/configs.yaml, which describes the options.
     """
 
     logdir: Path
-    steps: int
-    duration: float
-    train_ratio: float
-    envs: int
-    eval_envs: int
-    eval_eps: int
     batch_size: int
     batch_length: int
-    report_length: int
-    consec_train: int
-    consec_report: int
-    replay_context: int
-    log_every: float
-    report_every: float
-    report_batches: int
-    save_every: float
-    from_checkpoint: str
-    from_checkpoint_regex: str
-    debug: bool
+    steps: int = 10_000_000_000
+    duration: float = 0.0
+    train_ratio: float = 32.0
+    envs: int = 16
+    eval_envs: int = 4
+    eval_eps: int = 1
+    report_length: int = 32
+    consec_train: int = 1
+    consec_report: int = 1
+    replay_context: int = 1
+    log_every: float = 10.0
+    report_every: float = 300.0
+    report_batches: int = 1
+    save_every: float = 60.0
+    from_checkpoint: str = ''
+    from_checkpoint_regex: str = '.*'
+    debug: bool = False
     eval_every: int = 10_000
     env_processes: bool = True
     keep: int = 1
@@ -72,10 +72,10 @@ class Settings:
         ]
         if missing:
             raise ConfigError(
-                f'The args of the loop lack {", ".join(missing)}. They hold the '
-                "options of 'run' in dreamerv3/configs.yaml plus logdir, batch_size, "
-                'batch_length, report_length, consec_train, consec_report and '
-                'replay_context.'
+                f'The args of the loop lack {", ".join(missing)}. They hold logdir, '
+                'batch_size, batch_length and whatever differs from its default in '
+                'dreamerv3/configs.yaml: report_length, consec_train, consec_report, '
+                "replay_context and the options of 'run'."
             )
         given = {f.name: _convert(f, args[f.name]) for f in fields if f.name in args}
         settings = cls(**given)
@@ -91,18 +91,20 @@ class Settings:
         """Replayed steps per update."""
         return self.batch_size * self.batch_length
 
-    @property
-    def minimum(self) -> int:
-        """Steps in the replay before training: one batch of whole sequences, and a
-        whole sequence from each environment, since these advance together."""
+    def sequence_length(self, replay: Any) -> int:
+        """Steps per sequence of the replay for training."""
         length = self.consec_train * self.batch_length + self.replay_context
-        return max(self.batch_size, self.envs) * length
+        return _length_of(replay) or length
 
-    @property
-    def eval_minimum(self) -> int:
-        """Steps in the eval replay that give each environment a whole sequence."""
+    def minimum(self, replay: Any) -> int:
+        """Steps in the replay before training."""
+        length = self.sequence_length(replay)
+        return steps_before_training(self.batch_size, length, self.envs)
+
+    def eval_minimum(self, replay: Any) -> int:
+        """Steps in the eval replay before reports."""
         length = self.consec_report * self.report_length + self.replay_context
-        return self.eval_envs * length
+        return steps_before_training(1, _length_of(replay) or length, self.eval_envs)
 
     @property
     def parallel(self) -> bool:
@@ -119,6 +121,12 @@ class Settings:
                 raise ConfigError(
                     f'{name}={getattr(self, name)} must be at least {least}.'
                 )
+
+
+def _length_of(replay: Any) -> int | None:
+    """Steps per sequence of a replay that has a `length`."""
+    length = getattr(replay, 'length', None)
+    return length if isinstance(length, int) else None
 
 
 def _convert(field: dataclasses.Field, value: Any) -> Any:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ...core import base
-from ...core.driver import Driver
+from ...envs.runtime.driver import Driver
 from ..shared.episode_statistics import Episodes
 from ..shared.filming import Filming
 from ..shared.meters import Share
@@ -14,7 +14,7 @@ __all__ = ['Collector']
 
 
 class Collector:
-    """Acts in all environments at once, one step after the other."""
+    """Steps all environments together, stores the steps and follows the episodes."""
 
     def __init__(
         self,

@@ -4,13 +4,13 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...clock import LocalClock
 from ...core import base
 from ...core.checkpoint import load_part_and_step
-from ...core.clock import LocalClock
 from ...logging import ScoreFile
 from ...processes.signals import StopSignals
 from ..shared.episode_statistics import Episodes
-from ..shared.meters import Speed, usage
+from ..shared.meters import Speed, moving, usage
 from ..shared.settings import Settings
 from .evaluation import Evaluation
 from .train import open_driver
@@ -39,7 +39,7 @@ def eval_only(
 
 
 class EvalLoop:
-    """What needs closing is handed to `stack`."""
+    """Steps an evaluation until it ends. stack: closes what the loop has opened."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class EvalLoop:
         self.agent = make_agent()
         self.logger = make_logger()
         stack.callback(self.logger.close)
-        scores = ScoreFile(settings.logdir)
+        scores = ScoreFile(settings.logdir, self.logger)
         stack.callback(scores.close)
         self.evaluation = Evaluation(
             self.agent,
             open_driver(make_env, settings.envs, settings, stack),
-            Episodes(self.logger, scores, prefix='eval_episode', is_eval=True),
+            Episodes(self.logger, scores, prefix='eval', is_eval=True),
             settings.eval_eps,
         )
         self.speed = Speed()
@@ -76,7 +76,7 @@ class EvalLoop:
                 self.log()
         summary = summary or self.evaluation.summary()
         self.logger.add(summary, 'eval')
-        self.log()
+        self.log(is_last=True)
         return summary
 
     def load_agent(self) -> None:
@@ -96,7 +96,8 @@ class EvalLoop:
             or self.time_over()
         )
 
-    def log(self) -> None:
-        self.logger.add({'env': self.speed(self.evaluation.steps)}, 'fps')
+    def log(self, is_last: bool = False) -> None:
+        speeds = {'env': self.speed(self.evaluation.steps)}
+        self.logger.add(moving(speeds) if is_last else speeds, 'fps')
         self.logger.add(usage(), 'usage')
         self.logger.write()

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...core import base
-from ...core.driver import Driver
+from ...envs.runtime.driver import Driver
 from ..shared.episode_statistics import Episodes
 from ..shared.replay_completion import Store
 
@@ -43,8 +43,10 @@ class Evaluation:
         return self._results is not None
 
     def step(self) -> base.Metrics | None:
-        """One step of each environment, starting anew if needed; the summary at the
-        end."""
+        """One step of each environment; begins an evaluation if none is running.
+
+        Returns the summary with the last step of an evaluation, else None.
+        """
         if self._results is None:
             self._results = [[] for _ in range(self._driver.length)]
             self._driver.reset(self._agent.init_policy)
@@ -55,15 +57,11 @@ class Evaluation:
         return summary
 
     def summary(self) -> base.Metrics:
-        """Means over the episodes so far."""
+        """Number of episodes so far, and means of what they have come to."""
         results = [x for results in self._results or () for x in results]
-        if not results:
-            return {'episodes': 0}
-        return {
-            'score': np.mean([x['score'] for x in results]),
-            'length': np.mean([x['length'] for x in results]),
-            'episodes': len(results),
-        }
+        names = dict.fromkeys(name for result in results for name in result)
+        means = {k: np.mean([x[k] for x in results if k in x]) for k in names}
+        return {**means, 'episodes': len(results)}
 
     def save(self) -> dict[str, Any]:
         return {
@@ -74,7 +72,7 @@ class Evaluation:
         }
 
     def load(self, data: dict[str, Any]) -> None:
-        # Another number of environments starts a running evaluation anew.
+        # With another number of environments, a running evaluation begins again.
         if data['envs'] == self._driver.length:
             self._driver.load(data['driver'])
             self._episodes.load(data['episodes'])
@@ -88,4 +86,4 @@ class Evaluation:
         for worker, result in self._episodes.follow(trans, workers):
             if len(self._results[worker]) < self._count:
                 self._results[worker].append(result)
-                self._episodes.record(worker, result)
+                self._episodes.write_score(worker, result)

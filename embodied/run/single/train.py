@@ -4,22 +4,20 @@ import contextlib
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-import elements
-
+from ...clock import GlobalClock
 from ...core import base
 from ...core.checkpoint import Checkpoint
-from ...core.clock import GlobalClock
-from ...core.driver import Driver
 from ...core.errors import CheckpointError
+from ...envs.runtime.driver import Driver
 from ...logging import ScoreFile, add_event
 from ...processes.signals import StopSignals
 from ..shared.episode_statistics import Episodes
 from ..shared.filming import Filming
-from ..shared.meters import Averages, Speed, usage
+from ..shared.meters import Allowance, Averages, Speed, moving, usage
 from ..shared.outcome import Outcome
-from ..shared.progress import Progress, say_finished
+from ..shared.progress import Progress, announce_finished
 from ..shared.replay_completion import Store
 from ..shared.reporter import Reporter
 from ..shared.restore import restore
@@ -27,9 +25,9 @@ from ..shared.settings import Settings
 from .collector import Collector
 from .updates import Learner
 
-__all__ = ['TrainLoop', 'announce_finished', 'open_driver', 'train']
+__all__ = ['Makers', 'TrainLoop', 'open_driver', 'run_to_end', 'train']
 
-FOR_EVER = math.inf  # seconds; here environments wait for each other anyway
+FOREVER = math.inf  # seconds; environments in step with others are never silent
 
 
 def train(
@@ -40,30 +38,42 @@ def train(
     make_logger: Callable[[], base.Logger],
     args: Mapping[str, Any],
 ) -> Outcome:
-    """Trains until run.steps, run.duration or a stop signal; once more, it resumes."""
+    """Trains until run.steps, run.duration or a stop signal; resumes a run that has a
+    save."""
     settings = Settings.read(args)
-    if finished := announce_finished(settings):
+    makers = Makers(make_agent, make_replay, make_env, make_stream, make_logger)
+    return run_to_end(
+        settings, lambda signals, stack: TrainLoop(settings, signals, stack, makers)
+    )
+
+
+class Makers(NamedTuple):
+    """Factories of what a loop trains with."""
+
+    agent: Callable[[], base.Agent]
+    replay: Callable[[], base.Replay]
+    env: Callable[[int], base.Env]
+    stream: Callable[[base.Replay, base.Mode], base.Stream]
+    logger: Callable[[], base.Logger]
+
+
+def run_to_end(
+    settings: Settings,
+    make_loop: Callable[[StopSignals, contextlib.ExitStack], 'TrainLoop'],
+) -> Outcome:
+    """Runs a loop, unless the run in its folder has nothing left to do."""
+    if finished := announce_finished(settings.checkpoints, 'progress', settings):
         return finished
     with contextlib.ExitStack() as stack:
         signals = stack.enter_context(StopSignals())
-        loop = TrainLoop(
-            settings,
-            signals,
-            stack,
-            make_agent,
-            make_replay,
-            make_env,
-            make_stream,
-            make_logger,
-        )
-        return loop.run()
+        return make_loop(signals, stack).run()
 
 
 class TrainLoop:
     """Each turn is one update, if the steps so far have earned one, or one step of all
     environments. Between two turns everything is at rest and can be saved.
 
-    What needs closing is handed to `stack`.
+    stack: closes what the loop has opened.
     """
 
     def __init__(
@@ -71,48 +81,53 @@ class TrainLoop:
         settings: Settings,
         signals: StopSignals,
         stack: contextlib.ExitStack,
-        make_agent: Callable[[], base.Agent],
-        make_replay: Callable[[], base.Replay],
-        make_env: Callable[[int], base.Env],
-        make_stream: Callable[[base.Replay, base.Mode], base.Stream],
-        make_logger: Callable[[], base.Logger],
+        makers: Makers,
     ):
         self.settings = settings
         self.signals = signals
-        self.agent = make_agent()
-        replay = make_replay()
-        self.store = Store(replay, settings.minimum)
+        self.agent = makers.agent()
+        replay = makers.replay()
+        minimum = settings.minimum(replay)
+        self.store = Store(replay, minimum)
         stack.callback(self.store.close)
-        self.logger = make_logger()
+        self.logger = makers.logger()
         stack.callback(self.logger.close)
-        self.scores = ScoreFile(settings.logdir)
+        self.scores = ScoreFile(settings.logdir, self.logger)
         stack.callback(self.scores.close)
-        self.progress = Progress(self.logger.step, settings)
+        self.progress = Progress(self.logger.step, settings, minimum)
         self.collector = Collector(
             self.agent,
-            open_driver(make_env, settings.envs, settings, stack),
+            open_driver(makers.env, settings.envs, settings, stack),
             self.store,
             Episodes(self.logger, self.scores, prefix='episode'),
             self.progress,
-            Filming(settings.film_every, settings.film_frames, FOR_EVER),
+            Filming(settings.film_every, settings.film_frames, FOREVER),
         )
         self.learner = Learner(
-            self.agent, make_stream(replay, 'train'), self.store, settings.batch_size
+            self.agent, makers.stream(replay, 'train'), self.store, settings.batch_size
         )
-        self.reporter = Reporter(self.agent, make_stream(replay, 'report'), settings)
+        self.reporter = Reporter(self.agent, makers.stream(replay, 'report'), settings)
         self.train_metrics = Averages()
         self.env_speed, self.train_speed = Speed(), Speed()
         self.should_log = GlobalClock(settings.log_every)
+        self.reporting = Allowance(settings.report_every, free=1)
+        self.saving = Allowance(settings.save_every)
         self.should_report = GlobalClock(settings.report_every)
         self.should_save = GlobalClock(settings.save_every)
-        self.checkpoint = Checkpoint(
+        self.checkpoint = self.make_checkpoint()
+        stack.push(self.complete_last_save)
+
+    def make_checkpoint(self) -> Checkpoint:
+        """Checkpoint with all parts of the loop."""
+        settings = self.settings
+        checkpoint = Checkpoint(
             settings.checkpoints, settings.keep, note=self.note, trust=settings.trust
         )
-        stack.push(self.complete_last_save)
         for name in ('progress', 'collector', 'learner', 'reporter'):
-            self.checkpoint.add(name, getattr(self, name))
-        self.checkpoint.add('replay', self.store)
-        self.checkpoint.add('agent', self.agent, frozen=True)
+            checkpoint.add(name, getattr(self, name))
+        checkpoint.add('replay', self.store)
+        checkpoint.add('agent', self.agent, frozen=True)
+        return checkpoint
 
     def run(self) -> Outcome:
         self.restore()
@@ -158,22 +173,26 @@ class TrainLoop:
             self.log()
 
     def report_if_due(self) -> None:
-        if self.should_report(skip=not self.store.ready):
-            self.report()
+        if self.should_report(skip=self.reporting.used_up or not self.store.ready):
+            with self.reporting:
+                self.report()
 
     def save_if_due(self) -> None:
         # A disk that cannot keep up delays the next save, not the training.
-        if self.should_save(skip=self.checkpoint.busy):
-            self.save()
+        if self.should_save(skip=self.checkpoint.busy or self.saving.used_up):
+            with self.saving:
+                self.save()
 
-    def log(self) -> None:
+    def log(self, is_last: bool = False) -> None:
         add, progress = self.logger.add, self.progress
         add({**self.train_metrics.result(), 'updates': progress.updates}, 'train')
         ratio = {'train_ratio': progress.train_ratio}
         add({**self.store.stats(), **ratio}, 'replay')
         add({'envs': self.collector.share_of_envs()}, 'loop')
+        add({'reports': self.reporting(), 'saves': self.saving()}, 'loop')
         add({'seconds': progress.seconds}, 'run')
-        add(self.measure_speed(), 'fps')
+        speeds = self.measure_speed()
+        add(moving(speeds) if is_last else speeds, 'fps')
         add(usage(), 'usage')
         self.logger.write()
 
@@ -192,11 +211,11 @@ class TrainLoop:
         self.checkpoint.save(self.progress.steps)
 
     def finish(self) -> Outcome:
-        """The last report, unless somebody is waiting, and the last save."""
+        """Makes the last report, unless a signal has come, and the last save."""
         self.progress.complete = not self.signals.received
         if self.progress.complete and self.settings.report_every and self.store.ready:
             self.report()
-        self.log()
+        self.log(is_last=True)
         self.save()
         self.checkpoint.wait()
         outcome = self.outcome()
@@ -210,28 +229,15 @@ class TrainLoop:
         add_event(self.settings.logdir, event, step=self.progress.steps, **details)
 
     def complete_last_save(self, kind: Any, error: Any, trace: Any) -> None:
-        """After an error lets the save before it reach the disk, and makes no other;
-        whoever interrupts twice does not want to wait for it."""
+        """After an error, waits until the save before it is on the disk.
+
+        A second interrupt, which is no Exception, does not wait.
+        """
         if isinstance(error, Exception):
             try:
                 self.checkpoint.wait()
             except CheckpointError as second:
                 error.add_note(str(second))
-
-
-def announce_finished(settings: Settings) -> Outcome | None:
-    """Says so if the run in the folder has nothing left to do: how it ended."""
-    note = functools.partial(add_event, settings.logdir)
-    checkpoint = Checkpoint(settings.checkpoints, note=note, trust=settings.trust)
-    progress = Progress(elements.Counter(), settings)
-    checkpoint.add('progress', progress)
-    if not checkpoint.exists():
-        return None
-    checkpoint.load()
-    if not progress.complete:
-        return None
-    say_finished(settings.logdir, progress.steps, progress.updates, progress.seconds)
-    return Outcome.of(progress.limit)
 
 
 def open_driver(

@@ -13,7 +13,7 @@ from ..shared.replay_completion import Store
 from ..shared.reporter import Reporter
 from ..shared.settings import Settings
 from .evaluation import Evaluation
-from .train import TrainLoop, announce_finished, open_driver
+from .train import Makers, TrainLoop, open_driver, run_to_end
 
 __all__ = ['TrainEvalLoop', 'train_eval']
 
@@ -36,23 +36,15 @@ def train_eval(
             'run.eval_envs=0 leaves nothing to evaluate in. Raise it, or choose the '
             'script train.'
         )
-    if finished := announce_finished(settings):
-        return finished
-    with contextlib.ExitStack() as stack:
-        signals = stack.enter_context(StopSignals())
-        loop = TrainEvalLoop(
-            settings,
-            signals,
-            stack,
-            make_agent,
-            make_replay_train,
-            make_replay_eval,
-            make_env_train,
-            make_env_eval,
-            make_stream,
-            make_logger,
-        )
-        return loop.run()
+    makers = Makers(
+        make_agent, make_replay_train, make_env_train, make_stream, make_logger
+    )
+    return run_to_end(
+        settings,
+        lambda signals, stack: TrainEvalLoop(
+            settings, signals, stack, makers, make_replay_eval, make_env_eval
+        ),
+    )
 
 
 class TrainEvalLoop(TrainLoop):
@@ -66,32 +58,21 @@ class TrainEvalLoop(TrainLoop):
         settings: Settings,
         signals: StopSignals,
         stack: contextlib.ExitStack,
-        make_agent: Callable[[], base.Agent],
-        make_replay_train: Callable[[], base.Replay],
+        makers: Makers,
         make_replay_eval: Callable[[], base.Replay],
-        make_env_train: Callable[[int], base.Env],
         make_env_eval: Callable[[int], base.Env],
-        make_stream: Callable[[base.Replay, base.Mode], base.Stream],
-        make_logger: Callable[[], base.Logger],
     ):
-        super().__init__(
-            settings,
-            signals,
-            stack,
-            make_agent,
-            make_replay_train,
-            make_env_train,
-            make_stream,
-            make_logger,
-        )
+        super().__init__(settings, signals, stack, makers)
         replay = make_replay_eval()
-        self.eval_store = Store(replay, settings.eval_minimum)
+        self.eval_store = Store(replay, settings.eval_minimum(replay))
         stack.callback(self.eval_store.close)
-        self.eval_reporter = Reporter(self.agent, make_stream(replay, 'eval'), settings)
+        self.eval_reporter = Reporter(
+            self.agent, makers.stream(replay, 'eval'), settings
+        )
         self.evaluation = Evaluation(
             self.agent,
             open_driver(make_env_eval, settings.eval_envs, settings, stack),
-            Episodes(self.logger, self.scores, prefix='eval_episode', is_eval=True),
+            Episodes(self.logger, self.scores, prefix='eval', is_eval=True),
             settings.eval_eps,
             self.eval_store,
         )

@@ -10,7 +10,7 @@ from ..errors import MessageError
 
 __all__ = ['describe', 'parse']
 
-# NumPy calls these 'V2' and 'V1'; they need the package that defines them.
+# NumPy calls these 'V2' and 'V1'; they are defined by another package.
 EXTENSION = ('bfloat16', 'float8_e4m3fn', 'float8_e5m2', 'float8_e4m3b11fnuz')
 MAX_FIELDS = 256
 MAX_NESTING = 8
@@ -79,11 +79,11 @@ def _from_plain(plain: Any, nesting: int) -> np.dtype:
 
 def _from_name(name: str) -> np.dtype:
     if name in EXTENSION:
-        import ml_dtypes  # Only needed by those who use such arrays.
+        import ml_dtypes  # Only needed for such arrays.
 
         return np.dtype(getattr(ml_dtypes, name))
     dtype = np.dtype(name)
-    # Words such as 'object' or 'i8,f4' would reach more of NumPy than we ever send.
+    # Names such as 'object' or 'i8,f4' would reach more of NumPy than is ever sent.
     if dtype.str != name or dtype.hasobject:
         raise ValueError('not the name of a plain dtype')
     return dtype

@@ -1,4 +1,4 @@
-"""Encoding: values into messages and back, through slabs where the peer maps them."""
+"""Encoding: values into messages and back, through slabs if the other end maps them."""
 
 import sys
 from collections.abc import Hashable
@@ -24,7 +24,7 @@ def pack(
     pool: SlabPool | None = None,
     holder: Hashable = None,
 ) -> Message:
-    """A parcel with a value, see `prepare`."""
+    """A message with a value, see `prepare`."""
     places, schema, data, buffers = prepare(value, pool, holder)
     return Message(kind, number, method, rows, places, schema, data, buffers)
 
@@ -37,8 +37,8 @@ def prepare(
 ) -> Content:
     """A value ready to be sent; large arrays go to slabs of `pool`, or inline.
 
-    The value may be encoded already. No frame may exceed `limit` bytes: the peer
-    would hang up, again and again.
+    The value may be encoded already. No frame may exceed `limit` bytes: the other end
+    would close the connection, each time.
     """
     schema, data, size, arrays = value if type(value) is Encoded else encode(value)
     if not arrays and size <= limit:
@@ -51,16 +51,16 @@ def prepare(
     return places, schema, data, tuple(_raw(array) for array in arrays)
 
 
-def unpack_value(parcel: Message, reader: SlabReader | None = None) -> Any:
-    """The value of a parcel; arrays are read-only views of what arrived."""
-    _, _, _, _, places, text, data, inline, _, _ = parcel
+def unpack_value(message: Message, reader: SlabReader | None = None) -> Any:
+    """The value of a message; arrays are read-only views of what has arrived."""
+    _, _, _, _, places, text, data, inline, _, _ = message
     schema = parse_schema(text)
     if not places:
         return decode(schema, data)
     buffers = list(inline)
     if len(buffers) < len(places):
         if reader is None:
-            raise MessageError('Arrays in slabs from a peer that did not offer any.')
+            raise MessageError('Arrays in slabs that were not offered.')
         buffers = reader.open(places, buffers)
     return decode(schema, data, buffers)
 

@@ -40,7 +40,7 @@ INLINE = 0  # slab number of an array that travels in a frame of its own
 
 
 class Kind:
-    """What a frame is for. Clients send the first row, servers the second."""
+    """The kind of a message. Clients send the first row, servers the second."""
 
     HELLO, REQUEST, BYE, MAPPED = 1, 2, 3, 4
     CHALLENGE, WELCOME, REFUSED, UNKNOWN, REPLY, ERROR, PROBE = range(5, 12)
@@ -81,7 +81,7 @@ class Message(NamedTuple):
     mark: int = 0  # client: oldest unanswered request; server: its epoch
 
     def frames(self, flags: int = 0, mark: int = 0, number: int = 0) -> list:
-        """What to send, with what is only known at the moment of sending."""
+        """The frames to send, with fields that are only known when sending."""
         kind, own, method, rows, places, schema, data, buffers, _, _ = self
         content = places, schema, data, buffers
         return make_frames(kind, content, number or own, mark, flags, method, rows)
@@ -96,7 +96,7 @@ def make_frames(
     method: bytes = b'',
     rows: int = 0,
 ) -> list:
-    """The frames of a message."""
+    """The frames of a message with this content."""
     places, schema, data, buffers = content
     size = len(schema)
     header = HEADER.pack(
@@ -127,14 +127,14 @@ def inline_sizes(head: bytes) -> list[int]:
 
 
 def unpack(frames: list) -> Message:
-    """Checks lengths and kinds; the schema is left to whoever needs the value."""
+    """Checks lengths and kinds; the schema is checked by `unpack_value`."""
     head = frames[0]
     try:
         magic, kind, flags, length, count, rows, size, number, mark = (
             HEADER.unpack_from(head)
         )
     except struct.error as e:
-        raise MessageError(f'Not a message of ours: {len(head)} bytes.') from e
+        raise MessageError(f'Not a message of this protocol: {len(head)} bytes.') from e
     if magic != MAGIC:
         raise MessageError(f'Not a message of protocol {VERSION}: {magic!r}.')
     start = offset = HEADER_SIZE + length

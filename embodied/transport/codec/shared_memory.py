@@ -1,9 +1,9 @@
 """Shared memory: files in memory (slabs) that carry large arrays between processes.
 
 The sender writes into a memfd and names it; the receiver opens it through
-/proc/<pid>/fd and maps it read-only. No file exists, so nothing can be left behind:
-the memory goes with its last user. A slab is written again only when no array on it
-lives anywhere: each receiver sends a release when its last view is collected.
+/proc/<pid>/fd and maps it read-only. There is no file that could be left behind: the
+memory is freed with its last user. A slab is written again only when no array on it
+is in use in any process: each receiver sends a release when its last view is collected.
 """
 
 import collections
@@ -44,7 +44,7 @@ class SlabGone(MessageError):
 
 
 class Slab:
-    """One memory file of the sender, with the holders of arrays on it."""
+    """One memory file of the sender, and who uses arrays on it."""
 
     def __init__(self, number: int, size: int) -> None:
         self.number = number
@@ -58,10 +58,10 @@ class Slab:
         self.holders: collections.Counter[Hashable] = collections.Counter()
 
     def close(self) -> None:
-        """Gives the descriptor back; the memory goes with the last array on it.
+        """Closes the descriptor; the memory is freed with the last array on it.
 
-        Closing the mapping would pull it from under them: arrays refer to it, but do
-        not hold its buffer, so nothing would object.
+        The mapping stays open: arrays refer to it without holding its buffer, so it
+        could be unmapped while they are in use.
         """
         if self.fd >= 0:
             os.close(self.fd)
@@ -78,11 +78,11 @@ class SlabPool:
         self._limit = limit
         self._lock = threading.Lock()
         self._slabs: dict[int, Slab] = {}
-        # By id() of the arrays under those of `empty`; the reference tells whether
+        # By id() of the arrays under those of `empty`. The reference shows whether
         # the id still means the same array.
         self._roots: dict[int, tuple[weakref.ref[np.ndarray], Slab]] = {}
         self._count = INLINE
-        # Finalizers may run inside `with self._lock`, so they only leave a note.
+        # Finalizers may run inside `with self._lock`, so they only append to this.
         self._dead_roots: collections.deque[int] = collections.deque()
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -127,14 +127,14 @@ class SlabPool:
         return tuple(places)
 
     def release(self, number: int, holder: Hashable) -> None:
-        """One message's arrays on this slab are gone at `holder`."""
+        """`holder` does not use the arrays of one message on this slab any more."""
         with self._lock:
             slab = self._slabs.get(number)
             if slab is not None and slab.holders[holder] > 0:
                 slab.holders[holder] -= 1
 
     def drop(self, holder: Hashable) -> None:
-        """Forgets the slabs of a vanished holder: it may still be reading them."""
+        """Never reuses the slabs of a holder that is gone: it may still be reading."""
         with self._lock:
             for slab in list(self._slabs.values()):
                 if slab.holders.pop(holder, 0):
@@ -145,16 +145,6 @@ class SlabPool:
             for slab in self._slabs.values():
                 slab.close()
             self._slabs.clear()
-
-    def stats(self) -> dict[str, int]:
-        with self._lock:
-            self._collect()
-            slabs = list(self._slabs.values())
-            return {
-                'slabs': len(slabs),
-                'slabs_used': sum(slab.holders.total() > 0 for slab in slabs),
-                'slab_bytes': sum(slab.size for slab in slabs),
-            }
 
     def _take(self, nbytes: int, holder: Hashable) -> Slab | None:
         with self._lock:
@@ -243,10 +233,10 @@ class SlabReader:
 
 
 class Probe:
-    """A tiny slab by which a peer finds out whether it can map ours.
+    """A tiny slab by which the other end finds out whether it can map ours.
 
-    Same host is not enough: other PID namespaces, other users and other machines
-    with the same numbers must all be told apart.
+    To be on the same host is not enough: in another PID namespace, for another user or
+    on another machine the same numbers mean other files.
     """
 
     def __init__(self) -> None:
@@ -257,21 +247,21 @@ class Probe:
     def close(self) -> None:
         self._slab.close()
 
-    def words(self) -> dict[str, Any]:
-        """What a hello says about it."""
+    def describe(self) -> dict[str, Any]:
+        """What the other end needs for `pid_if_mappable`."""
         return {'pid': os.getpid(), 'fd': self._slab.fd, 'secret': self._secret}
 
     @staticmethod
-    def pid_if_mappable(words: Any) -> int | None:
-        """The peer's process id, if its probe can be read from here."""
-        pid, fd = words.get('pid'), words.get('fd')
+    def pid_if_mappable(description: Any) -> int | None:
+        """The process id of the other end, if its probe can be read from here."""
+        pid, fd = description.get('pid'), description.get('fd')
         if not isinstance(pid, int) or not isinstance(fd, int):
             raise MessageError('A probe without process and descriptor.')
         try:
             memory = map_slab(pid, fd, mmap.PAGESIZE)
         except MessageError:
             return None
-        return pid if memory[:PROBE_BYTES] == words.get('secret') else None
+        return pid if memory[:PROBE_BYTES] == description.get('secret') else None
 
 
 def map_slab(pid: int, fd: int, size: int) -> mmap.mmap:

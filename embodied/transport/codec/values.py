@@ -4,9 +4,9 @@
     data     leaves in order: numbers, text, and arrays below LARGE bytes
     arrays   the larger ones, left as they are, to travel in frames or slabs
 
-What does not fit its schema raises MessageError. A call runs through this several times
-and mostly with caches that are cold, so what counts is to touch few things: the schema
-of a value is found by its signature, a flat list of keys, dtypes and shapes.
+Data that do not fit their schema raise MessageError. Every call runs through this
+several times, mostly with cold CPU caches, so it has to touch little: the schema of a
+value is found by its signature, a flat list of keys, dtypes and shapes.
 """
 
 import functools
@@ -134,7 +134,7 @@ def _add(
 def _add_other(
     value: Any, depth: int, signature: list, data: list, arrays: list, size: int
 ) -> int:
-    """Adds what is neither a plain container nor an array of NumPy."""
+    """Adds a value that is neither a plain container nor a NumPy array."""
     for base, plain in CONTAINERS:
         if isinstance(value, base):
             return _add((plain(value),), depth, signature, data, arrays, size)
@@ -156,7 +156,7 @@ def _cached_schema(*signature: Any) -> bytes:
 
 
 def _write_schema(*signature: Any) -> bytes:
-    """Schema of the value with this signature; its containers tell what follows."""
+    """The schema of the value with this signature."""
     schema = b''.join(_nodes(iter(signature)))
     if len(schema) > MAX_SCHEMA:
         raise MessageError(

@@ -18,7 +18,7 @@ Call: TypeAlias = Callable[[list[Job], tuple], Any]
 
 
 class Batcher:
-    """Queue of one batched method. One thread at a time touches it."""
+    """The queue of one batched method. It is used by one thread at a time."""
 
     def __init__(self, batch: int, max_wait: float | Callable[[], float]) -> None:
         self._batch = batch
@@ -42,14 +42,15 @@ class Batcher:
         self._users.add(job.client)
 
     def forget(self, client: Hashable) -> None:
-        """Does not wait for this client any more; its rows stay in the queue."""
+        """Stops waiting for rows of this client; those that wait stay in the queue."""
         self._users.discard(client)
 
     def free(self, now: float) -> None:
-        """From now on a batch may go; until now all workers were busy.
+        """A worker is free again, after all of them were busy.
 
-        Who just got an answer is about to ask again. Without time for that, the
-        clients of a slow method would split up into groups that wait for each other.
+        Clients that have just received an answer are about to send the next request.
+        Without time for that, the clients of a slow method would split into groups
+        that wait for each other.
         """
         self._freed = now
 
@@ -60,7 +61,7 @@ class Batcher:
         return max(self._queue[0].arrived, self._freed) + self._max_wait()
 
     def take(self, now: float) -> list[Job]:
-        """The next batch if it is due: full, everyone waiting, or out of time."""
+        """The next batch if it is due: full, with rows of all clients, or overdue."""
         deadline = self.deadline()
         if deadline is None:
             return []
@@ -82,7 +83,7 @@ class Batcher:
 
 @dataclasses.dataclass
 class Loaded:
-    """A job with its arguments as leaves [rows, ...]."""
+    """A job and its arguments as leaves [rows, ...]."""
 
     job: Job
     structure: tuple
@@ -97,8 +98,8 @@ class Loaded:
 def run_batch(jobs: list[Job], call: Call) -> None:
     """Runs a handler over the jobs and gives each its rows of the result.
 
-    Jobs whose arguments differ in structure, dtype or shape run apart, so that one
-    wrong client spoils nothing for the others. A failing group fails alone.
+    Jobs whose arguments differ in structure, dtype or shape run in calls of their own,
+    so that a client with wrong arguments does not affect the others.
     """
     if _run_alike(jobs, call):
         return
@@ -114,12 +115,12 @@ def run_batch(jobs: list[Job], call: Call) -> None:
         members = [loaded.job for loaded in group]
         try:
             _scatter(members, call(members, _gather(group)))
-        except Exception as e:  # noqa: BLE001 - travels to the clients
+        except Exception as e:  # noqa: BLE001 - sent to the clients
             _fail(members, call, e)
 
 
 def _run_alike(jobs: list[Job], call: Call) -> bool:
-    """Runs jobs of one layout the fast way; False when they are not such jobs."""
+    """Runs jobs that have one layout; returns False if they do not."""
     first = jobs[0]
     if not first.schema:
         return False
@@ -128,7 +129,7 @@ def _run_alike(jobs: list[Job], call: Call) -> bool:
     try:
         layout = rows.layout_of(first.schema)
     except MessageError:
-        return False  # The slow way tells each client what is wrong.
+        return False  # The general way reports the error to each client.
     args = layout and rows.gather(layout, [job.data for job in jobs], first.rows)
     if not isinstance(args, tuple):
         return False
@@ -138,7 +139,7 @@ def _run_alike(jobs: list[Job], call: Call) -> bool:
         if replies is None:
             _scatter(jobs, value)
             return True
-    except Exception as e:  # noqa: BLE001 - travels to the clients
+    except Exception as e:  # noqa: BLE001 - sent to the clients
         _fail(jobs, call, e)
         return True
     for job, reply in zip(jobs, replies, strict=True):
@@ -147,7 +148,7 @@ def _run_alike(jobs: list[Job], call: Call) -> bool:
 
 
 def _fail(jobs: list[Job], call: Call, error: Exception) -> None:
-    """Tells the clients; those whose rows were not refused get another call."""
+    """Fails jobs; if only some rows were refused, runs the others again."""
     if not isinstance(error, RefusedRows):
         for job in jobs:
             job.fail(error)

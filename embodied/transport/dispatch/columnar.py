@@ -1,10 +1,10 @@
 """Columnar: messages of one layout as one batch and back, not one by one.
 
 Requests to a batched method mostly share their schema, and then the place of every
-leaf in their data. Joined, they are a table with one line per message:
+leaf in their data. Joined, they are a table with one row per message:
 
-    line 0   | image ........ | reward | is_first | padding |
-    line 1   | image ........ | reward | is_first | padding |
+    row 0   | image ........ | reward | is_first | padding |
+    row 1   | image ........ | reward | is_first | padding |
 
 Each leaf is a column, cut out for the whole batch at once. Replies go the other way.
 """
@@ -29,10 +29,10 @@ class Column(NamedTuple):
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
-    def of(self, table: Any, lines: int, width: int) -> np.ndarray:
-        """This leaf of all messages, [lines, *shape], as a view."""
+    def of(self, table: Any, count: int, width: int) -> np.ndarray:
+        """This leaf of all messages, [count, *shape], as a view."""
         return np.ndarray(
-            (lines, *self.shape),
+            (count, *self.shape),
             self.dtype,
             table,
             self.offset,
@@ -61,25 +61,25 @@ def layout_of(schema: bytes) -> Layout | None:
 
 
 def gather(layout: Layout, data: list, rows: int) -> Any:
-    """The value with leaves [rows of all messages, ...]; None if they do not fit."""
-    if any(len(line) != layout.width for line in data):
+    """The value with leaves [rows of all messages, ...]; None if they have no table."""
+    if any(len(message) != layout.width for message in data):
         return None
     if rows and any(column.shape[:1] != (rows,) for column in layout.columns):
         return None
-    table, lines = b''.join(data), len(data)
+    table, count = b''.join(data), len(data)
     leaves = []
     for column in layout.columns:
-        leaf = column.of(table, lines, layout.width)
-        shape = (lines * rows, *column.shape[1:]) if rows else leaf.shape
+        leaf = column.of(table, count, layout.width)
+        shape = (count * rows, *column.shape[1:]) if rows else leaf.shape
         leaves.append(np.ascontiguousarray(leaf).reshape(shape))
     return trees.unflatten(layout.structure, leaves)
 
 
-def scatter(value: Any, lines: int, rows: int) -> list[Encoded] | None:
+def scatter(value: Any, count: int, rows: int) -> list[Encoded] | None:
     """One encoded reply per message; None if the value has no layout."""
     leaves, structure = trees.flatten(value)
-    shape = (lines, rows) if rows else (lines,)
-    if any(np.shape(leaf)[:1] != (lines * max(rows, 1),) for leaf in leaves):
+    shape = (count, rows) if rows else (count,)
+    if any(np.shape(leaf)[:1] != (count * max(rows, 1),) for leaf in leaves):
         return None
     arrays = [np.asarray(leaf) for leaf in leaves]
     arrays = [array.reshape(*shape, *array.shape[1:]) for array in arrays]
@@ -88,11 +88,11 @@ def scatter(value: Any, lines: int, rows: int) -> list[Encoded] | None:
     layout = layout_of(schema)
     if layout is None or large:
         return None
-    table = bytearray(lines * layout.width)
+    table = bytearray(count * layout.width)
     for column, array in zip(layout.columns, arrays, strict=True):
-        column.of(table, lines, layout.width)[...] = array
+        column.of(table, count, layout.width)[...] = array
     view, width = memoryview(table), layout.width
-    starts = range(0, lines * width, width)
+    starts = range(0, count * width, width)
     return [Encoded(schema, [view[at : at + width]], width, []) for at in starts]
 
 

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Hashable
 from typing import Any
 
-from ..errors import Unanswered
+from ..errors import RemoteError, Unanswered
 from ..interface import Request
 
 __all__ = ['Job', 'Outcome', 'failure']
@@ -21,10 +21,26 @@ class Outcome:
 
 
 def failure(error: BaseException) -> Outcome:
-    """Describes an exception for the client, with its traceback as text."""
-    text = ''.join(traceback.format_exception(error))
+    """Describes an exception for the client, see `RemoteError`."""
     kind = type(error).__name__
-    return Outcome(False, {'kind': kind, 'message': f'{kind}: {error}', 'text': text})
+    return Outcome(
+        False,
+        {
+            'kind': kind,
+            'message': f'{kind}: {error}',
+            'text': ''.join(traceback.format_exception(error)),
+            'errno': _errno(error),
+        },
+    )
+
+
+def _errno(error: BaseException | None) -> int | None:
+    """Of the first error that has one, among this error and its causes."""
+    while error is not None:
+        if isinstance(error, (OSError, RemoteError)) and error.errno is not None:
+            return error.errno
+        error = error.__cause__ or error.__context__
+    return None
 
 
 class Job(abc.ABC):

@@ -1,7 +1,6 @@
 """Methods of a server: their worker threads, their order and their postfns.
 
-The I/O thread of a backend gives jobs to `submit` and wakes up at `deadline`. Finished
-tasks go to `post` in the thread that ran them; `finished` follows from any thread.
+The I/O thread of a backend passes jobs to `submit`, and calls `run_due` at `deadline`.
 """
 
 import dataclasses
@@ -42,8 +41,8 @@ class Method:
     ended: dict[int, 'Task'] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # As many tasks as there are workers and one more may wait for their postfn:
-        # a slow postfn holds up the method instead of piling up.
+        # One task per worker and one more may wait for their postfn: a slow postfn
+        # holds up the method, so that its queue stays short.
         self.slots = threading.Semaphore(self.workers + 1)
 
 
@@ -65,14 +64,14 @@ class Task:
         for job in self.jobs:
             try:
                 job.seal()
-            except Exception as e:  # noqa: BLE001 - travels to the client
+            except Exception as e:  # noqa: BLE001 - sent to the client
                 job.fail(e)
                 job.seal()
 
     def _run_single(self, job: Job) -> None:
         try:
             job.succeed(self._call([job], job.load()))
-        except Exception as e:  # noqa: BLE001 - travels to the client
+        except Exception as e:  # noqa: BLE001 - sent to the client
             job.fail(e)
 
     def _call(self, jobs: list[Job], args: tuple) -> Any:
@@ -85,18 +84,27 @@ class Task:
 
 
 class Methods:
-    """All methods of a server and the threads that run them."""
+    """All methods of a server and the threads that run them.
 
-    def __init__(self, name: str, post: Callable[[Task], None]) -> None:
+    post: called with every finished task in the thread that ran it. Any thread calls
+    `finished` afterwards. fail: called with what a postfn, or `post`, raises.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        post: Callable[[Task], None],
+        fail: Callable[[Exception], None],
+    ) -> None:
         self._name = name
         self._post = post
+        self._fail = fail
         self._methods: dict[bytes, Method] = {}
         self._batched: list[Method] = []
         self._threads: list[threading.Thread] = []
         self._closing = False
-        self._grown = False  # rows came that no batch was looked for yet
+        self._grown = False  # rows were added since batches were begun
         self._lock = threading.Lock()  # of batchers and of the order of postfns
-        self.on_failure: Callable[[Exception], None] = lambda error: None
 
     def bind(
         self,
@@ -153,10 +161,10 @@ class Methods:
         self._begin(method, [job])
 
     def settle(self) -> bool:
-        """Begins batches that are due since rows were submitted.
+        """Begins the batches that are due since rows were submitted.
 
-        Once per turn of the I/O thread: a worker that gets its batch while that reads
-        the rest would take the interpreter from it at every system call. Returns False:
+        It is called once per turn of the I/O thread. A worker that begins earlier takes
+        the interpreter lock from that thread at every system call. Returns False:
         nothing is left to do.
         """
         if self._grown:
@@ -165,10 +173,7 @@ class Methods:
         return False
 
     def finished(self, task: Task) -> bool:
-        """To be called after the replies of a posted task were handed over.
-
-        Returns whether there is a new `deadline`.
-        """
+        """Ends a task whose replies were sent; whether `deadline` may have changed."""
         method = task.method
         if not method.postfn and method.batcher is None:
             return False
@@ -187,7 +192,7 @@ class Methods:
             return len(method.batcher) > 0
 
     def forget(self, client: Hashable) -> None:
-        """A client vanished: no batch waits for it."""
+        """A client has disconnected: batches do not wait for it any more."""
         with self._lock:
             for method in self._batched:
                 assert method.batcher is not None
@@ -197,7 +202,7 @@ class Methods:
     def deadline(self) -> float:
         """When `run_due` has something to do, as time.monotonic(); inf for never.
 
-        Nothing is due while all workers are busy; `finished` tells when that is over.
+        Nothing is due while all workers are busy; `finished` changes that.
         """
         first = math.inf
         if not self._batched:
@@ -245,9 +250,9 @@ class Methods:
     def _hand_over(self, task: Task) -> None:
         try:
             self._post(task)
-        except Exception as e:  # noqa: BLE001 - given to whoever waits
+        except Exception as e:  # noqa: BLE001 - raised by Server.wait
             log.error('Replies of %s failed.', task.method.name, exc_info=e)
-            self.on_failure(e)
+            self._fail(e)
 
     def _run_posts(self, method: Method) -> None:
         assert method.postfn is not None
@@ -255,7 +260,7 @@ class Methods:
             for info in task.infos:
                 try:
                     method.postfn(info)
-                except Exception as e:  # noqa: BLE001 - given to whoever waits
+                except Exception as e:  # noqa: BLE001 - raised by Server.wait
                     log.error('postfn of %s failed.', method.name, exc_info=e)
-                    self.on_failure(e)
+                    self._fail(e)
             method.slots.release()

@@ -9,13 +9,12 @@ from portal import client_socket
 
 from embodied.core.errors import ConfigError
 
-from .. import addresses
-from ..errors import Disconnected, MessageError, RemoteError, Timeout
+from ..errors import Disconnected, MessageError, Timeout
 from ..futures import Future
-from ..handshake_identity import Identity
-from ..interface import Client, Settings
+from ..handshake.identity import Identity
+from ..interface import Client, Resolver, Settings
 from ..keys import ClientKeys
-from . import messages as portal_wire
+from . import messages
 
 __all__ = ['PortalClient']
 
@@ -34,11 +33,11 @@ class Call:
 
 
 class PortalClient(Client):
-    """Calls a portal server; options as for `ZmqClient`."""
+    """Calls a portal server; options as for `WireClient`."""
 
     def __init__(
         self,
-        addr: str | int,
+        addr: str | int | Resolver,
         name: str = 'Client',
         maxinflight: int = 16,
         timeout: float | None = None,
@@ -48,13 +47,8 @@ class PortalClient(Client):
         encrypt: bool = True,
         settings: Settings | None = None,
     ) -> None:
-        del identity, encrypt  # Portal has no hello and no encryption.
-        address = addresses.parse(addr)
-        if keys is not None or not address.loopback:
-            raise ConfigError(
-                f'Portal cannot authenticate its peers, so it calls localhost only, '
-                f'not {address.host}. Choose run.transport=zmq.'
-            )
+        del identity, encrypt  # Portal compares and encrypts nothing.
+        address = messages.require_loopback(addr, keys)
         if maxinflight < 1:
             raise ConfigError(f'maxinflight={maxinflight}, it must be at least 1.')
         self._name = name
@@ -98,7 +92,7 @@ class PortalClient(Client):
     def call(self, method: str, *args: Any, rows: int = 0) -> Future:
         if self._dropped:
             raise self._dropped.pop(0)
-        buffers = [portal_wire.write_method(method, rows), *portal_wire.pack(args)]
+        buffers = [messages.write_method(method, rows), *messages.pack(args)]
         deadline = None if self._timeout is None else time.monotonic() + self._timeout
         call = Call(Future(self), buffers, deadline)
         with self._changed:
@@ -178,12 +172,9 @@ class PortalClient(Client):
         ok = not int.from_bytes(data[U64 : 2 * U64], 'little')
         try:
             if ok:
-                self._finish(number, portal_wire.unpack(data[2 * U64 :]), None)
+                self._finish(number, messages.unpack(data[2 * U64 :]), None)
             else:
-                text = bytes(data[2 * U64 :]).decode(errors='replace')
-                message, _, trace = text.partition('\n')
-                kind = message.partition(':')[0]  # Portal has no field for it.
-                self._finish(number, None, RemoteError(message, trace, kind=kind))
+                self._finish(number, None, messages.unpack_error(data[2 * U64 :]))
         except MessageError as e:
             self._finish(number, None, e)
 

@@ -1,18 +1,49 @@
 """Portal's messages: its own packing, made safe for what it would trip over."""
 
+import json
 from typing import Any
 
 import numpy as np
 from portal import packlib
 
+from embodied.core.errors import ConfigError
+
+from .. import addresses
 from ..codec import dtypes, trees
 from ..codec.schemas import LARGE
-from ..errors import MessageError
+from ..errors import MessageError, RemoteError
+from ..keys import ClientKeys, ServerKeys
 
-__all__ = ['pack', 'read_method', 'unpack', 'write_method']
+__all__ = [
+    'pack',
+    'pack_error',
+    'read_method',
+    'require_loopback',
+    'unpack',
+    'unpack_error',
+    'write_method',
+]
 
 ROWS = '#'  # between the name of a batched method and the number of rows
 U64 = 8
+
+
+def require_loopback(
+    addr: Any, keys: ServerKeys | ClientKeys | None
+) -> addresses.Address:
+    """The parsed address, if portal may serve or call it."""
+    if callable(addr):
+        raise ConfigError(
+            'Portal needs a fixed address and cannot ask a function for it. Choose '
+            'run.transport=native.'
+        )
+    address = addresses.parse(addr)
+    if keys is not None or not address.loopback:
+        raise ConfigError(
+            f'Portal cannot authenticate the other end, so it is for localhost only, '
+            f'not for {address.host}. Choose run.transport=native.'
+        )
+    return address
 
 
 def pack(value: Any) -> list:
@@ -42,6 +73,30 @@ def unpack(data: Any) -> Any:
         raise MessageError(f'Not a message of portal: {e}') from e
     leaves, structure = trees.flatten(value)
     return trees.unflatten(structure, map(_received, leaves))
+
+
+def pack_error(description: dict[str, Any]) -> bytes:
+    """The text of an error: message, traceback, and a last line of JSON.
+
+    A stock client shows it as it is; ours reads the last line.
+    """
+    message, text = description['message'], description['text']
+    rest = {key: description[key] for key in ('kind', 'errno')}
+    last = json.dumps({**rest, 'lines': message.count('\n') + 1})
+    return f'{message}\n{text}\n{last}'.encode()
+
+
+def unpack_error(data: Any) -> RemoteError:
+    """The opposite of `pack_error`; errors of a stock server are text only."""
+    text, _, last = bytes(data).decode(errors='replace').rpartition('\n')
+    try:
+        rest = json.loads(last)
+        kind, errno, count = rest['kind'], rest['errno'], rest['lines']
+    except (ValueError, TypeError, KeyError):
+        return RemoteError(f'{text}\n{last}'.strip())
+    lines = text.split('\n')
+    message, trace = '\n'.join(lines[:count]), '\n'.join(lines[count:])
+    return RemoteError(message, trace, kind=kind, errno=errno)
 
 
 def write_method(method: str, rows: int) -> bytes:

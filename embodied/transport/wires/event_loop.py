@@ -16,7 +16,7 @@ IN, OUT = select.POLLIN, select.POLLOUT  # the same numbers for epoll
 
 
 class Clock(Protocol):
-    """Something that has things to do at certain times."""
+    """Something with deadlines."""
 
     def deadline(self) -> float:
         """When `run_due` has something to do, as time.monotonic(); inf for never."""
@@ -26,28 +26,28 @@ class Clock(Protocol):
 
 
 class Loop:
-    """Calls back when descriptors are ready, clocks are due, or mail came.
+    """Calls functions when descriptors are ready, clocks are due, or `call` was used.
 
-    Everything but `call` and `stop` belongs to the thread that runs it.
+    All methods but `call` and `stop` belong to the thread that calls `run`.
     """
 
     def __init__(self) -> None:
-        self._mail = WakeQueue()
+        self._calls = WakeQueue()
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._clocks: list[Clock] = []
-        self._settlers: list[Callable[[], bool]] = []
+        self._hooks: list[Callable[[], bool]] = []  # before every poll
         self._stopped = False
         self._thread = 0
         self._epoll = select.epoll() if hasattr(select, 'epoll') else None
         self._poller = self._epoll or select.poll()
-        self.add(self._mail.fileno(), self._read_mail)
+        self.add(self._calls.fileno(), self._run_calls)
 
     def call(self, fn: Callable[[], None]) -> None:
-        """Runs a function in the loop; from any thread, also in finalizers."""
-        self._mail.put(fn)
+        """Runs a function in the loop; called from any thread, also in finalizers."""
+        self._calls.put(fn)
 
     def stop(self) -> None:
-        self._mail.put(self._stop)
+        self._calls.put(self._stop)
 
     @property
     def inside(self) -> bool:
@@ -69,9 +69,9 @@ class Loop:
     def add_clock(self, clock: Clock) -> None:
         self._clocks.append(clock)
 
-    def add_settler(self, settle: Callable[[], bool]) -> None:
-        """Calls a function before every poll; it says whether it has more to do."""
-        self._settlers.append(settle)
+    def before_poll(self, hook: Callable[[], bool]) -> None:
+        """Calls `hook` before every poll; that does not block if it returns True."""
+        self._hooks.append(hook)
 
     def run(self) -> None:
         """Blocks until stopped; the loop belongs to the thread that calls this."""
@@ -85,9 +85,9 @@ class Loop:
 
     def _turn(self) -> None:
         more, due, timeout = False, math.inf, None
-        for settle in self._settlers:
-            more |= settle()
-        for clock in self._clocks:  # after that, which may have given them work
+        for hook in self._hooks:
+            more |= hook()
+        for clock in self._clocks:  # afterwards, since hooks change deadlines
             due = min(due, clock.deadline())
         if due < math.inf:
             timeout = min(max(0.0, due - time.monotonic()), LONGEST)
@@ -104,8 +104,8 @@ class Loop:
             return self._epoll.poll(timeout)
         return self._poller.poll(None if timeout is None else 1000 * timeout)
 
-    def _read_mail(self, events: int) -> None:
-        for fn in self._mail.take():
+    def _run_calls(self, events: int) -> None:
+        for fn in self._calls.take():
             fn()
 
     def _stop(self) -> None:

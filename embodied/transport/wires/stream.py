@@ -2,15 +2,15 @@
 
     size of the first frame, 4 bytes | first frame | large arrays that travel inline
 
-The first frame says how long the others are, see `wire.py`. Every size is checked
-before anything is made room for.
+The first frame says how long the others are, see `codec/frames.py`. Every size is
+checked before memory is allocated for it.
 """
 
 import collections
 import socket
 import struct
 
-from ..codec import frames as wire
+from ..codec.frames import HEADER, inline_sizes
 from ..errors import MessageError
 
 __all__ = ['SCRATCH', 'Stream']
@@ -18,7 +18,7 @@ __all__ = ['SCRATCH', 'Stream']
 SIZE = struct.Struct('<I')
 SIZE_BYTES = SIZE.size
 SCRATCH = 256 * 1024  # bytes read at once; smaller messages need one system call
-SMALLEST = SIZE_BYTES + wire.HEADER.size
+SMALLEST = SIZE_BYTES + HEADER.size
 START = struct.Struct('<I6xH')  # the size, and the number of large arrays
 MOST_PIECES = 512  # of one system call, the kernel takes 1024
 
@@ -41,7 +41,7 @@ class Stream:
         self._filled = 0
 
     def send(self, frames: list) -> bool:
-        """Sends or keeps frames for `flush`; False when the peer is gone."""
+        """Sends or keeps frames for `flush`; False if the connection is lost."""
         size = len(frames[0])
         pieces = [SIZE.pack(size), *frames]
         sent = 0
@@ -57,7 +57,7 @@ class Stream:
         return True
 
     def flush(self) -> bool:
-        """Sends more of what was kept; False when the peer is gone."""
+        """Sends more of what was kept; False if the connection is lost."""
         while self._backlog:
             pieces = [*self._backlog][:MOST_PIECES]
             try:
@@ -76,8 +76,8 @@ class Stream:
     def receive(self, scratch: memoryview) -> list[list]:
         """Reads once; returns the messages that are complete now.
 
-        EOFError when the peer is gone, BlockingIOError when nothing has arrived, and
-        MessageError when nothing sensible can follow.
+        EOFError if the connection is lost, BlockingIOError if nothing has arrived, and
+        MessageError if the stream cannot be read any further.
         """
         if self._frames or self._start or self._piece is not None:
             return self._receive_rest(scratch)
@@ -97,12 +97,12 @@ class Stream:
         self._frames = []
         self.unsent = 0
 
-    def hang_up(self) -> None:
-        """Ends the connection for both sides; whoever receives is told."""
+    def shut_down(self) -> None:
+        """Ends the connection for both ends, whose `receive` then raises EOFError."""
         try:
             self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:
-            return  # The peer was faster.
+            return  # The other end was faster.
 
     def _keep(self, pieces: list, sent: int) -> None:
         for piece in pieces:
@@ -165,10 +165,10 @@ class Stream:
                 return
 
     def _complete(self, piece: memoryview | bytearray, messages: list[list]) -> None:
-        """Takes note of a whole frame."""
+        """Adds a whole frame to the message that is arriving."""
         if not self._frames:
             head = bytes(piece)
-            self._sizes = wire.inline_sizes(head)[::-1]
+            self._sizes = inline_sizes(head)[::-1]
             largest, total = max(self._sizes, default=0), sum(self._sizes)
             if largest > self.limit or total > self.total:
                 raise MessageError(f'Arrays of {total} bytes are announced.')

@@ -1,7 +1,7 @@
-"""Unix port: connections of a server with processes on the same host.
+"""Unix listener: connections of a server with processes on the same host.
 
-The socket has a name in the kernel and no file. It follows from the port number,
-which stays reserved in TCP, so that two servers cannot mean the same address.
+The socket has a name in the kernel and no file. The name follows from the port number,
+which is reserved in TCP, so that two servers cannot mean the same address.
 """
 
 import functools
@@ -17,80 +17,80 @@ from ..errors import MessageError
 from ..interface import Settings
 from ..security import WarnOnce
 from . import unix_socket
+from .connection import ConnectionHandler, Listener, ServerConnection
 from .event_loop import IN, OUT, Loop
 from .stream import SCRATCH, Stream
-from .wire import ConnectionHandler, Listener, ServerConnection
 
 __all__ = ['UnixListener']
 
-QUEUE = 1024  # connections that nobody has accepted yet
-PAUSE = 1.0  # seconds until somebody is let in again after that was impossible
-MAX_HELLO = 64 * 1024  # bytes that a peer may send before it is known
-MAX_STRANGERS = 512  # connections that have not said hello; the oldest gives way
+BACKLOG = 1024  # connections that are not accepted yet
+PAUSE = 1.0  # seconds without accepting, after the process ran out of descriptors
+MAX_HELLO = 64 * 1024  # bytes of a message before the handshake
+MAX_PENDING = 512  # connections before their handshake; the oldest is closed
 
 
 class UnixServerConnection(ServerConnection):
     """A connection with a process on this host."""
 
     def __init__(
-        self, port: 'UnixListener', sock: socket.socket, pid: int, number: int
+        self, listener: 'UnixListener', sock: socket.socket, pid: int, number: int
     ) -> None:
         self.name = f'process {pid}, connection {number}'
         self.pid = pid
         self.stream = Stream(sock, MAX_HELLO, total=0)  # A hello has no large arrays.
         self.open = True
-        self._port = port
+        self._listener = listener
         self._lock = threading.Lock()  # of sending
 
     def send(self, frames: list) -> None:
-        # Failures are noticed by the loop, which reads the end of the connection.
+        # A lost connection is noticed by the loop, which reads its end.
         with self._lock:
             sent = self.stream.send(frames)
         if sent and self.stream.unsent:
-            self._port.loop.call(functools.partial(self._port.await_room, self))
+            self._listener.loop.call(functools.partial(self._listener.await_room, self))
 
     def flush(self) -> bool:
-        """Sends more of what is unsent; False when the peer is gone."""
+        """Sends more of what is unsent; False if the connection is lost."""
         with self._lock:
             return self.stream.flush()
 
-    def hang_up(self) -> None:
+    def release(self) -> None:
         with self._lock:
             self.stream.close()
 
     def close(self) -> None:
-        self._port.drop(self)
+        self._listener.drop(self)
 
 
 class UnixListener(Listener):
-    """Lets processes of this user in, or of all users if they must show keys."""
+    """Accepts processes of this user; with `any_user`, those of all users."""
 
     def __init__(
-        self, address: Address, anybody: bool, settings: Settings, logbook: WarnOnce
+        self, address: Address, any_user: bool, settings: Settings, warnings: WarnOnce
     ) -> None:
         self.loop: Loop
-        self._host: ConnectionHandler
+        self._handler: ConnectionHandler
         self._address = address
-        self._anybody = anybody
+        self._any_user = any_user
         self._settings = settings
-        self._logbook = logbook
+        self._warnings = warnings
         self._count = 0
-        self._links: set[UnixServerConnection] = set()
-        # Connections without a handshake, and until when they may be so.
-        self._strangers: dict[UnixServerConnection, float] = {}
+        self._connections: set[UnixServerConnection] = set()
+        # Connections before their handshake, and when they are closed without it.
+        self._pending: dict[UnixServerConnection, float] = {}
         self._scratch = memoryview(bytearray(SCRATCH))
         self._listener: socket.socket
-        self._reserved: socket.socket | None = None  # the number in TCP
-        self._full_until = math.inf  # when somebody is let in again, if nobody is
+        self._reserved: socket.socket | None = None  # the port number in TCP
+        self._paused_until = math.inf
 
-    def open(self, loop: Loop, host: ConnectionHandler) -> None:
-        self.loop, self._host = loop, host
+    def open(self, loop: Loop, handler: ConnectionHandler) -> None:
+        self.loop, self._handler = loop, handler
         if self._address.local:
             self._reserved = unix_socket.reserve(self._address)
         try:
-            self._listener = unix_socket.listen(self._address, QUEUE)
+            self._listener = unix_socket.listen(self._address, BACKLOG)
         except OSError:
-            self._release()
+            self._release_port()
             raise
         loop.add(self._listener.fileno(), self._accept)
         loop.add_clock(self)
@@ -98,44 +98,44 @@ class UnixListener(Listener):
     def close(self, grace: float) -> None:
         self._listener.close()
         self._flush_all(time.monotonic() + grace)
-        for link in self._links:
-            link.hang_up()
-        self._release()
+        for connection in self._connections:
+            connection.release()
+        self._release_port()
 
-    # Clock: peers that do not say who they are, and pauses of letting in.
+    # Clock: connections without a handshake, and pauses of accepting.
 
     def deadline(self) -> float:
         # They all have as much time, so the oldest comes first.
-        first = next(iter(self._strangers.values()), math.inf)
-        return min(first, self._full_until)
+        first = next(iter(self._pending.values()), math.inf)
+        return min(first, self._paused_until)
 
     def run_due(self, now: float) -> None:
-        if self._full_until <= now:
-            self._full_until = math.inf
+        if self._paused_until <= now:
+            self._paused_until = math.inf
             self.loop.change(self._listener.fileno(), IN)
-        while self._strangers and next(iter(self._strangers.values())) <= now:
-            self._drop_stranger('it never said hello.')
+        while self._pending and next(iter(self._pending.values())) <= now:
+            self._drop_pending('it did not begin the handshake.')
 
-    # For links, in the loop.
+    # For connections, in the loop.
 
-    def await_room(self, link: UnixServerConnection) -> None:
-        """The peer reads too slowly for what it asks for."""
-        if not link.open:
+    def await_room(self, connection: UnixServerConnection) -> None:
+        """Sends the rest as soon as the client has read what was sent."""
+        if not connection.open:
             return
-        self.loop.change(link.stream.fd, IN | OUT)
-        if link.stream.unsent > self._settings.max_unread:
-            self._host.slow(link)
-            self.drop(link)
+        self.loop.change(connection.stream.fd, IN | OUT)
+        if connection.stream.unsent > self._settings.max_unread:
+            self._handler.overflowed(connection)
+            self.drop(connection)
 
-    def drop(self, link: UnixServerConnection) -> None:
-        if not link.open:
+    def drop(self, connection: UnixServerConnection) -> None:
+        if not connection.open:
             return
-        link.open = False
-        self._links.discard(link)
-        self._strangers.pop(link, None)
-        self.loop.remove(link.stream.fd)
-        link.hang_up()
-        self._host.lost(link)
+        connection.open = False
+        self._connections.discard(connection)
+        self._pending.pop(connection, None)
+        self.loop.remove(connection.stream.fd)
+        connection.release()
+        self._handler.lost(connection)
 
     def _accept(self, events: int) -> None:
         try:
@@ -143,32 +143,33 @@ class UnixListener(Listener):
         except BlockingIOError:
             return
         except OSError as e:  # no descriptors or no memory left
-            self._logbook.warn(self._address.text, f'nobody is let in for now: {e}')
-            self._full_until = time.monotonic() + PAUSE
+            self._warnings.warn(self._address.text, f'accepts no connections now: {e}')
+            self._paused_until = time.monotonic() + PAUSE
             self.loop.change(self._listener.fileno(), 0)
             return
         pid, uid = unix_socket.credentials(sock)
-        if not self._anybody and not unix_socket.trusted(uid):
-            self._logbook.warn(f'user {uid}', 'refused, only the owner may connect.')
+        if not self._any_user and not unix_socket.trusted(uid):
+            self._warnings.warn(f'user {uid}', 'refused, only the owner may connect.')
             sock.close()
             return
         self._count += 1
-        link = UnixServerConnection(self, sock, pid, self._count)
-        self._links.add(link)
-        self._strangers[link] = time.monotonic() + self._settings.patience
-        if len(self._strangers) > MAX_STRANGERS:
-            self._drop_stranger(f'{MAX_STRANGERS} connections have not said hello.')
-        self.loop.add(link.stream.fd, functools.partial(self._ready, link))
+        connection = UnixServerConnection(self, sock, pid, self._count)
+        self._connections.add(connection)
+        self._pending[connection] = time.monotonic() + self._settings.patience
+        if len(self._pending) > MAX_PENDING:
+            self._drop_pending(f'{MAX_PENDING} connections have not begun theirs.')
+        self.loop.add(connection.stream.fd, functools.partial(self._ready, connection))
 
-    def _drop_stranger(self, reason: str) -> None:
-        """Hangs up on the one that has been silent for the longest time."""
-        link = next(iter(self._strangers))
-        self._logbook.warn(f'process {link.pid}', f'hung up on, {reason}')
-        self.drop(link)
+    def _drop_pending(self, reason: str) -> None:
+        """Closes the oldest connection without a handshake."""
+        connection = next(iter(self._pending))
+        name = f'process {connection.pid}'
+        self._warnings.warn(name, f'closed before the handshake, {reason}')
+        self.drop(connection)
 
-    def _ready(self, link: UnixServerConnection, events: int) -> None:
-        stream = link.stream
-        if events & OUT and link.flush() and not stream.unsent:
+    def _ready(self, connection: UnixServerConnection, events: int) -> None:
+        stream = connection.stream
+        if events & OUT and connection.flush() and not stream.unsent:
             self.loop.change(stream.fd, IN)
         if not events & ~OUT:
             return
@@ -177,31 +178,31 @@ class UnixListener(Listener):
         except BlockingIOError:
             return
         except EOFError:
-            self.drop(link)
+            self.drop(connection)
             return
         except MessageError as e:
-            self._host.broken(link, str(e))
-            self.drop(link)
+            self._handler.malformed(connection, str(e))
+            self.drop(connection)
             return
         for frames in messages:
-            self._host.received(link, frames)
-        if link.peer is not None and stream.limit == MAX_HELLO:
-            self._strangers.pop(link, None)
+            self._handler.received(connection, frames)
+        if connection.session is not None and stream.limit == MAX_HELLO:
+            self._pending.pop(connection, None)
             stream.limit = self._settings.max_message + MAX_HEAD
             stream.total = self._settings.max_queued
 
-    def _release(self) -> None:
+    def _release_port(self) -> None:
         if self._reserved is not None:
             self._reserved.close()
 
     def _flush_all(self, deadline: float) -> None:
-        waiting = {x.stream.fd: x for x in self._links if x.stream.unsent}
+        waiting = {x.stream.fd: x for x in self._connections if x.stream.unsent}
         poller = select.poll()
         for fd in waiting:
             poller.register(fd, OUT)
         while waiting and (left := deadline - time.monotonic()) > 0:
             for fd, _ in poller.poll(1000 * left):
-                link = waiting[fd]
-                if not link.flush() or not link.stream.unsent:
+                connection = waiting[fd]
+                if not connection.flush() or not connection.stream.unsent:
                     poller.unregister(fd)
                     del waiting[fd]

@@ -1,4 +1,4 @@
-"""Unix sockets: names without files, and who is at the other end."""
+"""Unix sockets: names without files, and the user at the other end."""
 
 import os
 import socket
@@ -26,7 +26,7 @@ def listen(address: Address, queue: int) -> socket.socket:
 
 
 def reserve(address: Address) -> socket.socket:
-    """Holds the port number in TCP without letting anybody in."""
+    """Reserves the port number in TCP, without listening."""
     family = socket.AF_INET6 if ':' in address.host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     host = '127.0.0.1' if address.host == 'localhost' else address.host
@@ -58,5 +58,5 @@ def credentials(sock: socket.socket) -> tuple[int, int]:
 
 
 def trusted(uid: int) -> bool:
-    """Whether a user may read and send what we do anyway."""
+    """Whether a user could read and send all that this process does anyway."""
     return uid in (os.geteuid(), ROOT)

@@ -1,4 +1,4 @@
-"""Wake queue: hands items from any thread to one thread that blocks in a poll."""
+"""Wake queue: passes items from any thread to one thread that blocks in a poll."""
 
 import collections
 import contextlib
@@ -15,12 +15,12 @@ class WakeQueue:
 
     `put` takes no lock, so it is safe in finalizers, which may run at any point of
     any thread. The descriptor is closed with the last reference, never earlier: a
-    late `put` must not write into a descriptor that was given to somebody else.
+    late `put` must not write into another file that was given the same number.
     """
 
     def __init__(self) -> None:
         self._items: collections.deque[Any] = collections.deque()
-        self._rung = False
+        self._signaled = False
         if hasattr(os, 'eventfd'):
             self._reader = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             self._writer = self._reader
@@ -38,19 +38,19 @@ class WakeQueue:
         return self._reader
 
     def put(self, item: Any) -> None:
-        """Adds an item and wakes the owner."""
+        """Adds an item and wakes the owner, the thread that polls."""
         self._items.append(item)
-        # The owner lowers the flag before it empties the queue: whoever finds it
-        # raised can rely on the owner seeing the item just added.
-        if not self._rung:
-            self._rung = True
+        # The owner clears the flag before it empties the queue: while the flag is set,
+        # the owner will still see the item just added.
+        if not self._signaled:
+            self._signaled = True
             os.write(self._writer, ONE)
 
     def take(self) -> list[Any]:
-        """Everything that was put so far. Only the owner calls this."""
+        """Removes and returns all items. Only the owner calls it."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._reader, 8)
-        self._rung = False
+        self._signaled = False
         items = []
         while self._items:
             items.append(self._items.popleft())

@@ -1,52 +1,52 @@
-"""ZeroMQ line: a client's way to a server over TCP."""
-
-import select
-from collections.abc import Callable
+"""ZeroMQ connection: a client's connection to a server over TCP."""
 
 import zmq
 
 from .. import security
-from ..addresses import Address
 from ..interface import Settings
 from ..keys import ClientKeys
 from . import zmq_sockets
+from .connection import ClientConnection
 from .wake_queue import WakeQueue
-from .wire import ClientConnection
 
 __all__ = ['ZmqClientConnection']
 
-EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+ENDED = zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED | zmq.EVENT_CONNECT_RETRIED
+EVENTS = zmq.EVENT_HANDSHAKE_SUCCEEDED | ENDED
 LINGER = 500  # milliseconds for the last messages when closing
+# ZeroMQ would connect again by itself, without asking for the address. With -1 it does
+# not, but drops replies that are not read when the connection ends.
+NEVER = 2**30  # milliseconds, twelve days
 
 
 class ZmqClientConnection(ClientConnection):
-    """A DEALER socket. ZeroMQ connects and notices dead connections by heartbeats."""
+    """A DEALER socket, used for a single connection.
+
+    ZeroMQ notices by heartbeats that a server is unreachable. events: a name, unique
+    in the context, of the socket that reports what happens to the connection.
+    """
 
     swallows_signals = True
 
     def __init__(
         self,
-        address: Address,
+        context: zmq.Context,
+        endpoint: str,
         keys: ClientKeys | None,
         settings: Settings,
-        on_change: Callable[[bool], None],
+        events: str,
     ) -> None:
-        self.endpoint = address.tcp
-        self.on_change = on_change
-        self._connected = False
-        self._mail = WakeQueue()
-        self._context = zmq.Context()
-        self._sock = self._context.socket(zmq.DEALER)
+        self._sock = context.socket(zmq.DEALER)
         zmq_sockets.configure(self._sock, settings)
+        self._sock.set(zmq.RECONNECT_IVL, NEVER)
+        self._sock.set(zmq.CONNECT_TIMEOUT, zmq_sockets.milliseconds(settings.patience))
         if keys is not None:
             security.encrypt_client(self._sock, keys)
-        self._monitor = self._sock.get_monitor_socket(EVENTS)
+        self._monitor = self._sock.get_monitor_socket(EVENTS, events)
         self._signal = zmq_sockets.descriptor(self._sock)
-        self._mail_event = (self._mail.fileno(), select.POLLIN)
-        self._poller = select.poll()
-        self._poller.register(self._signal, select.POLLIN)
-        self._poller.register(self._mail.fileno(), select.POLLIN)
-        self._sock.connect(self.endpoint)
+        super().__init__(self._signal)
+        self._disconnected = False
+        self._sock.connect(endpoint)
 
     def send(self, frames: list) -> bool:
         try:
@@ -60,36 +60,26 @@ class ZmqClientConnection(ClientConnection):
             return []
         return [zmq_sockets.receive(self._sock, head=1)]
 
-    def wait(self, timeout: float | None) -> None:
-        ready = self._poller.poll(None if timeout is None else 1000 * timeout)
-        if self._mail_event in ready:
-            self._mail.take()
-
-    def wake(self) -> None:
-        self._mail.put(None)
-
-    def watch(self, mail: WakeQueue, messages: bool, timeout: float | None) -> None:
-        items: list = [(self._monitor, zmq.POLLIN), (mail.fileno(), zmq.POLLIN)]
+    def watch(self, queue: WakeQueue, messages: bool, timeout: float | None) -> None:
+        items: list = [(self._monitor, zmq.POLLIN), (queue.fileno(), zmq.POLLIN)]
         if messages:
             items.append((self._signal, zmq.POLLIN))
         milliseconds = -1 if timeout is None else zmq_sockets.milliseconds(timeout)
         zmq.zmq_poll(items, milliseconds)
 
-    def look(self) -> None:
+    def maintain(self) -> None:
         while (event := zmq_sockets.next_event(self._monitor)) is not None:
-            self._connected = event[0] == zmq.EVENT_HANDSHAKE_SUCCEEDED
-            self.on_change(self._connected)
+            if event[0] & ENDED:
+                self._disconnected = True
+            else:
+                self.established = True
+        self.lost = self._disconnected
 
-    def reconnect(self) -> None:
-        self._sock.disconnect(self.endpoint)
-        self._sock.connect(self.endpoint)
-
-    def move(self, address: Address) -> None:
-        self._sock.disconnect(self.endpoint)
-        self.endpoint = address.tcp
-        self._sock.connect(self.endpoint)
+    def disconnect(self) -> None:
+        self._disconnected = True
 
     def close(self) -> None:
         self._sock.disable_monitor()
-        # Without a connection the last messages reach nobody.
-        self._context.destroy(linger=LINGER if self._connected else 0)
+        self._monitor.close(linger=0)
+        # Messages of a lost connection could be sent to no server.
+        self._sock.close(linger=LINGER if self.established and not self.lost else 0)

@@ -1,4 +1,4 @@
-"""ZeroMQ port: connections of a server over TCP, encrypted where there are keys."""
+"""ZeroMQ listener: connections of a server over TCP, encrypted if there are keys."""
 
 import functools
 import math
@@ -12,75 +12,76 @@ from ..codec.frames import Kind, Message
 from ..interface import Settings
 from ..keys import ServerKeys
 from . import zmq_sockets
+from .connection import ConnectionHandler, Listener, ServerConnection
 from .event_loop import Loop
-from .strangers import Strangers
-from .unread import Unread
-from .wire import ConnectionHandler, Listener, ServerConnection
+from .pending_handshakes import PendingHandshakes
+from .unread_replies import UnreadReplies
 
 __all__ = ['ZmqListener']
 
-MESSAGES_PER_TURN = 64  # before finished work gets its chance
-# A connection's end is announced before its route is gone, so look again later.
-SWEEPS = (0.0, 0.02, 0.2, 1.0)
+MESSAGES_PER_TURN = 64  # of the loop, which then sends replies
+# The end of a connection is reported before its route is gone, so probe it again later.
+PROBE_DELAYS = (0.0, 0.02, 0.2, 1.0)
 ENDED = zmq.EVENT_DISCONNECTED
 EVENTS = zmq.EVENT_ACCEPTED | ENDED | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
 PROBE = Message(Kind.PROBE).frames()
 
 
 class ZmqServerConnection(ServerConnection):
-    """A connection of a ROUTER. Its route is ours, so nobody can claim another's."""
+    """A connection of a ROUTER, which alone chooses the routes of clients."""
 
-    def __init__(self, port: 'ZmqListener', route: bytes) -> None:
+    def __init__(self, listener: 'ZmqListener', route: bytes) -> None:
         self.name = f'connection {route.hex()}'
         self.route = route
-        self.unread = Unread()
-        self.deaf = False
-        self._port = port
+        self.unread = UnreadReplies()
+        self.ignored = False
+        self._listener = listener
 
     def send(self, frames: list) -> None:
-        if self._port.loop.inside:
-            self._port.send(self, frames)
+        if self._listener.loop.inside:
+            self._listener.send(self, frames)
         else:
-            # A ROUTER belongs to one thread: others would swallow its signals.
-            self._port.loop.call(functools.partial(self._port.send, self, frames))
+            # A ROUTER belongs to one thread: another one would clear its signals.
+            send = functools.partial(self._listener.send, self, frames)
+            self._listener.loop.call(send)
 
     def close(self) -> None:
-        self.deaf = True  # ZeroMQ cannot hang up on one peer.
+        self.ignored = True  # ZeroMQ cannot close a single connection.
 
 
 class ZmqListener(Listener):
-    """A ROUTER socket in the loop of a server."""
+    """A ROUTER socket in the event loop of a server."""
 
     def __init__(
         self,
         address: Address,
         keys: ServerKeys | None,
         settings: Settings,
-        logbook: security.WarnOnce,
+        warnings: security.WarnOnce,
     ) -> None:
         self.loop: Loop
-        self._host: ConnectionHandler
+        self._handler: ConnectionHandler
         self._address = address
-        self._keys = keys  # without keys nothing is encrypted
+        self._keys = keys  # Without them nothing is encrypted.
         self._settings = settings
-        self._logbook = logbook
-        self._links: dict[bytes, ZmqServerConnection] = {}  # of those who said hello
-        self._strangers = Strangers(settings.patience, self._watch)
-        self._sweeps: list[float] = []
-        self._touched = True  # something may have arrived without a signal
+        self._warnings = warnings
+        self._connections: dict[bytes, ZmqServerConnection] = {}  # after the handshake
+        self._pending = PendingHandshakes(settings.patience, self._read_events)
+        self._probes: list[float] = []  # when to send them
+        self._touched = True  # a message may have arrived without a signal
 
-    def open(self, loop: Loop, host: ConnectionHandler) -> None:
-        self.loop, self._host = loop, host
+    def open(self, loop: Loop, handler: ConnectionHandler) -> None:
+        self.loop, self._handler = loop, handler
         endpoint = self._address.resolved().tcp
         self._context = zmq.Context()
         self._router = self._context.socket(zmq.ROUTER)
         zmq_sockets.configure(self._router, self._settings)
         self._monitor = self._router.get_monitor_socket(EVENTS)
-        gate = None
+        authenticator = None
         try:
             if self._keys is not None:
-                gate = security.CurveAuthenticator(
-                    self._context, self._keys.allowed, self._logbook
+                authenticator = security.CurveAuthenticator(
+                    self._context, self._keys.allowed, self._warnings
                 )
                 security.encrypt_server(self._router, self._keys)
             self._router.bind(endpoint)
@@ -88,62 +89,62 @@ class ZmqListener(Listener):
             self._context.destroy(linger=0)
             raise OSError(e.errno, zmq.strerror(e.errno or 0)) from e
         loop.add(zmq_sockets.descriptor(self._router), self._touch)
-        loop.add(zmq_sockets.descriptor(self._monitor), self._watch)
-        # Signals come only to those who looked before and found nothing.
-        self._watch()
-        if gate is not None:
-            loop.add(zmq_sockets.descriptor(gate.sock), gate.answer)
-            gate.answer()
-        loop.add_settler(self._settle)
+        loop.add(zmq_sockets.descriptor(self._monitor), self._read_events)
+        # A descriptor signals only after the socket was found empty once.
+        self._read_events()
+        if authenticator is not None:
+            loop.add(zmq_sockets.descriptor(authenticator.sock), authenticator.answer)
+            authenticator.answer()
+        loop.before_poll(self._receive)
         loop.add_clock(self)
 
     def close(self, grace: float) -> None:
         self._router.disable_monitor()
         self._context.destroy(linger=int(1000 * grace))
 
-    # Clock: connections that ended, and those that do not say hello.
+    # Clock: connections that have ended, and those without a handshake.
 
     def deadline(self) -> float:
-        sweep = self._sweeps[0] if self._sweeps else math.inf
-        return min(sweep, self._strangers.due)
+        probe = self._probes[0] if self._probes else math.inf
+        return min(probe, self._pending.due)
 
     def run_due(self, now: float) -> None:
-        if self._strangers.due <= now:
-            self._hang_up(now)
-        if not self._sweeps or self._sweeps[0] > now:
+        if self._pending.due <= now:
+            self._close_pending(now)
+        if not self._probes or self._probes[0] > now:
             return
-        self._sweeps = [due for due in self._sweeps if due > now]
-        for link in list(self._links.values()):
-            self._send(link, PROBE)
+        self._probes = [due for due in self._probes if due > now]
+        for connection in list(self._connections.values()):
+            self._send(connection, PROBE)
 
-    def send(self, link: ZmqServerConnection, frames: list) -> None:
-        """In the loop only."""
-        if not link.deaf:
-            self._send(link, frames)
+    def send(self, connection: ZmqServerConnection, frames: list) -> None:
+        """Sends a message; called in the loop only."""
+        if not connection.ignored:
+            self._send(connection, frames)
 
-    def _send(self, link: ZmqServerConnection, frames: list) -> None:
+    def _send(self, connection: ZmqServerConnection, frames: list) -> None:
         self._touched = True
-        track = link.unread.count(frames)
+        track = connection.unread.count(frames)
         try:
-            tracker = zmq_sockets.send(self._router, [link.route, *frames], track)
+            tracker = zmq_sockets.send(self._router, [connection.route, *frames], track)
         except zmq.ZMQError as e:
             if e.errno != zmq.EHOSTUNREACH:
                 raise
-            self._links.pop(link.route, None)
-            self._host.lost(link)
+            self._connections.pop(connection.route, None)
+            self._handler.lost(connection)
             return
-        unread = link.unread.track(tracker) if track else 0
-        if unread > self._settings.max_unread and not link.deaf:
-            link.close()
-            self._host.slow(link)
+        unread = connection.unread.track(tracker) if track else 0
+        if unread > self._settings.max_unread and not connection.ignored:
+            connection.close()
+            self._handler.overflowed(connection)
 
     def _touch(self, events: int) -> None:
         self._touched = True
 
-    def _settle(self) -> bool:
-        """Receives until there is nothing, since every use may swallow the signal.
+    def _receive(self) -> bool:
+        """Receives all messages, since every use of the socket may clear the signal.
 
-        Returns whether something came, which others have not seen yet.
+        Returns whether something has arrived that other hooks have not seen yet.
         """
         if not self._touched:
             return False
@@ -152,37 +153,37 @@ class ZmqListener(Listener):
                 self._touched = False
                 return count > 0
             route = self._router.recv(zmq_sockets.DONTWAIT)
-            link = self._links.get(route)
-            if link is None:
+            connection = self._connections.get(route)
+            if connection is None:
                 self._receive_first(ZmqServerConnection(self, route))
                 continue
             frames = zmq_sockets.receive(self._router, head=1)
-            if not link.deaf:
-                self._host.received(link, frames)
+            if not connection.ignored:
+                self._handler.received(connection, frames)
         return True
 
-    def _receive_first(self, link: ZmqServerConnection) -> None:
-        """Takes a message of a peer that has not said hello, and may do so now."""
+    def _receive_first(self, connection: ZmqServerConnection) -> None:
+        """Receives a message before the handshake, which it may complete."""
         fd, frames = zmq_sockets.receive_first(self._router)
-        self._host.received(link, frames)
-        if link.peer is not None:
-            self._links[link.route] = link
-            self._watch()  # That it came was announced before.
-            self._strangers.left(fd)
+        self._handler.received(connection, frames)
+        if connection.session is not None:
+            self._connections[connection.route] = connection
+            self._read_events()  # They begin with the connection itself.
+            self._pending.remove(fd)
 
-    def _hang_up(self, now: float) -> None:
-        if count := self._strangers.hang_up(now):
-            message = f'{count} connections were ended, their peers said no hello.'
-            self._logbook.warn(self._address.text, message)
+    def _close_pending(self, now: float) -> None:
+        if count := self._pending.close_due(now):
+            message = f'{count} connections were closed, which began no handshake.'
+            self._warnings.warn(self._address.text, message)
 
-    def _watch(self, events: int = 0) -> None:
+    def _read_events(self, events: int = 0) -> None:
         while event := zmq_sockets.next_event(self._monitor):
             kind, endpoint, fd = event
             if kind == zmq.EVENT_ACCEPTED:
-                self._strangers.came(fd)
+                self._pending.add(fd)
             elif kind == ENDED:
-                self._strangers.left(fd)
+                self._pending.remove(fd)
                 now = time.monotonic()
-                self._sweeps = [now + delay for delay in SWEEPS]
+                self._probes = [now + delay for delay in PROBE_DELAYS]
             else:
-                self._logbook.warn(endpoint, 'a connection was refused, wrong key?')
+                self._warnings.warn(endpoint, 'a connection was refused, wrong key?')

@@ -1,4 +1,4 @@
-"""ZeroMQ sockets as we use them: options, whole messages, events of connections."""
+"""ZeroMQ sockets: the options that both ends share, whole messages, and events."""
 
 import math
 from typing import Any
@@ -25,19 +25,15 @@ __all__ = [
 EVENTS, RCVMORE = int(zmq.EVENTS), int(zmq.RCVMORE)
 POLLIN, DONTWAIT = int(zmq.POLLIN), int(zmq.DONTWAIT)
 DONTWAIT_MORE = int(zmq.DONTWAIT | zmq.SNDMORE)
-RECONNECT_FIRST = 20  # milliseconds
-RECONNECT_LAST = 500
 
 
 def configure(sock: zmq.Socket, settings: Settings) -> None:
-    """Options common to both ends; to be set before bind or connect."""
+    """Sets the options common to both ends; before bind or connect."""
     sock.set(zmq.MAXMSGSIZE, settings.max_message + MAX_HEAD)
     sock.set(zmq.HEARTBEAT_IVL, milliseconds(settings.heartbeat))
     sock.set(zmq.HEARTBEAT_TIMEOUT, milliseconds(settings.patience))
     sock.set(zmq.HEARTBEAT_TTL, milliseconds(settings.patience))
     sock.set(zmq.HANDSHAKE_IVL, milliseconds(settings.patience))
-    sock.set(zmq.RECONNECT_IVL, RECONNECT_FIRST)
-    sock.set(zmq.RECONNECT_IVL_MAX, RECONNECT_LAST)
     sock.set(zmq.LINGER, milliseconds(settings.grace))
     sock.set(zmq.IPV6, 1)
     # ZeroMQ bounds messages, we bound bytes: of requests by maxinflight, of replies
@@ -47,9 +43,8 @@ def configure(sock: zmq.Socket, settings: Settings) -> None:
     if sock.type == zmq.ROUTER:
         sock.set(zmq.ROUTER_MANDATORY, 1)
     else:
-        # IMMEDIATE stays off: with it, answers that came right before the connection
-        # ended are lost. Without it, requests that were queued then reach the next
-        # connection before our hello; the server ignores them, and we repeat them.
+        # IMMEDIATE stays off: with it, replies that came right before the connection
+        # ended are lost.
         sock.set(zmq.RCVHWM, 0)
 
 
@@ -59,12 +54,12 @@ def milliseconds(seconds: float) -> int:
 
 
 def readable(sock: zmq.Socket) -> bool:
-    """Whether a whole message has arrived; also takes note of all that happened."""
+    """Whether a whole message has arrived; clears the signal of the descriptor."""
     return bool(int(sock.get(EVENTS)) & POLLIN)
 
 
 def descriptor(sock: zmq.Socket) -> int:
-    """Becomes readable once something happened that nobody took note of yet."""
+    """A descriptor that becomes readable when something happens to the socket."""
     return int(sock.get(zmq.FD))
 
 

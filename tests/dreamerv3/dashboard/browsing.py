@@ -68,6 +68,10 @@ class Visit:
         for name in names:
             self.page.locator('.run', has_text=name).locator('input').check()
 
+    def smooth(self, weight: float) -> None:
+        """Moves the slider of the smoothing."""
+        self.page.get_by_label('Smoothing').fill(str(weight))
+
     def pixels(self, metric: str, color: str) -> int:
         """How many pixels of a chart have about this color, given as #rrggbb."""
         plot = self.page.locator(f'[data-metric="{metric}"] .plot').first

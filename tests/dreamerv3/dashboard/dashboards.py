@@ -17,9 +17,9 @@ ENDS_WITHIN = 30  # seconds
 class Dashboard:
     """A running `dreamer watch`."""
 
-    def __init__(self, folder: Path, index: Path, *flags: str, port: int = 0):
+    def __init__(self, folder: Path, *flags: str, port: int = 0):
         command = [sys.executable, '-m', 'dreamerv3', 'watch', str(folder)]
-        command += ['--port', str(port), '--index', str(index), *flags]
+        command += ['--port', str(port), *flags]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout
         first = self.process.stdout.readline()
@@ -85,9 +85,9 @@ class Dashboard:
 
 
 @contextmanager
-def dashboard(folder: Path, index: Path, *flags: str) -> Iterator[Dashboard]:
+def dashboard(folder: Path, *flags: str) -> Iterator[Dashboard]:
     """A dashboard that is ended with the block, in whatever way that ends."""
-    server = Dashboard(folder, index, *flags)
+    server = Dashboard(folder, *flags)
     try:
         yield server
         assert server.close() == 0

@@ -28,6 +28,7 @@ def line(index: int, level: float = 1.0) -> dict[str, Any]:
         'train/loss/total': level * 10 / (1 + index / 20),
         'train/imag/return': level * math.tanh(index / 40),
         'train/updates': 25.0 * index,
+        'run/seconds': 5.0 + 2.0 * index,
         'episode/score': level * (2 / (1 + math.exp(-index / 20)) - 1),
         'fps/env': 118.0,
         'fps/train': 30.0,

@@ -24,6 +24,8 @@ UNTIL_IT_MOVED = """video => new Promise(done => {
     video.addEventListener('timeupdate', look);
     look();
 })"""
+# With a value: a chart without points has nothing to read.
+OVER_TIME = re.compile(r' over training time, 1 curves\. run: -?\d')
 BLUE, ORANGE, GRAY = '#3566cf', '#d4581f', '#8a8f98'  # first colors of the page
 
 
@@ -49,11 +51,8 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def server(folder, tmp_path_factory):
-    index = tmp_path_factory.mktemp('cache') / 'index.sqlite'
-    with dashboard(
-        folder, index, '--reference', str(folder / 'reference.csv')
-    ) as found:
+def server(folder):
+    with dashboard(folder, '--reference', str(folder / 'reference.csv')) as found:
         yield found
 
 
@@ -67,6 +66,8 @@ def test_two_runs_are_drawn_over_each_other(chromium, server):
         card = chart(seen.page, 'train/loss/total')
         expect(card.locator('.legend li')).to_have_count(2)
         expect(card.locator('.legend')).to_contain_text('catch-seed0')
+        assert float(card.locator('.legend b').first.inner_text()) > 2.54  # smoothed
+        seen.smooth(0)
         expect(card.locator('.legend b').first).to_have_text('2.53')  # 10 / (1 + 59/20)
         assert seen.pixels('train/loss/total', BLUE) > 100
         assert seen.pixels('train/loss/total', ORANGE) > 100
@@ -84,13 +85,48 @@ def test_seeds_are_merged_and_the_reference_is_gray(chromium, server):
         expect(card.locator('.legend')).to_contain_text('toy_catch (toys, 3 seeds)')
         seen.page.get_by_label('Merge seeds').check()
         expect(card.locator('.legend')).to_contain_text('toy_catch, 2 seeds')
+        expect(card.locator('.scale')).to_be_empty()
         assert seen.pixels('scores/score', BLUE) > 100
         assert seen.pixels('scores/score', ORANGE) == 0
         assert seen.pixels('scores/score', GRAY) > 50
         seen.page.get_by_label('Log scale').check()
+        expect(card.locator('.scale')).to_contain_text('Linear')  # scores below 0
+        expect(chart(seen.page, 'train/loss/total').locator('.scale')).to_be_empty()
         seen.page.get_by_label('Reference').uncheck()
         expect(card.locator('.legend')).not_to_contain_text('Reference')
         seen.picture('merged')
+
+
+def test_a_mean_is_dashed_where_a_run_has_ended(chromium, tmp_path):
+    for name, lines in {'first': 60, 'again': 60, 'short': 30}.items():
+        make_run(tmp_path / 'logs' / name, lines, seed=int(name == 'short'))
+    with dashboard(tmp_path / 'logs') as server, visit(chromium, server.url) as seen:
+        seen.page.get_by_label('Merge seeds').check()
+        legend = chart(seen.page, 'train/loss/total').locator('.legend')
+        expect(legend).to_contain_text('toy_catch, 3 runs of 2 seeds')
+        expect(legend).to_contain_text('Dashed: some of the runs have ended')
+        dashed = seen.pixels('train/loss/total', BLUE)
+        seen.picture('dashed')
+        seen.pick('first', 'again')
+        expect(legend).to_contain_text('toy_catch, 2 runs of 1 seed')
+        expect(legend).not_to_contain_text('Dashed')
+        assert seen.pixels('train/loss/total', BLUE) > dashed
+
+
+# It failed in 3 of 10 runs beside other work, for a reason that is not known yet.
+@pytest.mark.long
+def test_all_charts_of_a_run_count_the_same_seconds_of_training(chromium, tmp_path):
+    make_run(tmp_path / 'logs' / 'run', 60)
+    with dashboard(tmp_path / 'logs') as server, visit(chromium, server.url) as seen:
+        seen.page.get_by_text('Training time').click()
+        for metric, value in {'scores/score': '', 'train/loss/total': '10'}.items():
+            plot = chart(seen.page, metric).locator('.plot')
+            expect(plot).to_have_attribute('aria-label', OVER_TIME)
+            plot.focus()
+            seen.page.keyboard.press('Home')
+            # Metrics and scores begin 5 seconds after training, at one time of day.
+            readout = seen.page.locator('#readout')
+            expect(readout).to_contain_text(f'training time 5 s: run: {value}')
 
 
 def test_a_growing_run_is_followed_without_a_reload(chromium, server, folder):
@@ -98,6 +134,7 @@ def test_a_growing_run_is_followed_without_a_reload(chromium, server, folder):
     with visit(chromium, server.url) as seen:
         seen.page.evaluate('window.sameDocument = true')
         seen.pick('growing')
+        seen.smooth(0)
         value = chart(seen.page, 'train/imag/return').locator('.legend b')
         expect(value).to_have_text('0.221')  # tanh(9 / 40)
         append(run / 'metrics.jsonl', line(20) | {'new/metric': 1.0})
@@ -143,17 +180,18 @@ def is_file(ending):
 
 def test_it_survives_a_restart_of_the_server(chromium, tmp_path):
     run = make_run(tmp_path / 'logdir' / 'run', 10)
-    server = Dashboard(tmp_path / 'logdir', tmp_path / 'index.sqlite')
+    server = Dashboard(tmp_path / 'logdir')
     context = chromium.new_context()
     page = context.new_page()  # it may complain that the server is away
     page.goto(server.url)
+    page.get_by_label('Smoothing').fill('0')
     value = chart(page, 'train/imag/return').locator('.legend b')
     expect(value).to_have_text('0.221')
     server.close()
-    expect(page.locator('#link')).to_contain_text('not reached')
+    expect(page.locator('#connection')).to_contain_text('not reached')
     append(run / 'metrics.jsonl', line(20))
-    again = Dashboard(tmp_path / 'logdir', tmp_path / 'index.sqlite', port=server.port)
-    expect(page.locator('#link')).to_have_text('live')
+    again = Dashboard(tmp_path / 'logdir', port=server.port)
+    expect(page.locator('#connection')).to_have_text('live')
     expect(value).to_have_text('0.462')
     context.close()
     assert again.close() == 0
@@ -198,7 +236,7 @@ def test_a_real_run_shows_how_a_killed_role_comes_back(chromium, tmp_path):
         stdout=subprocess.DEVNULL,
     )
     try:
-        with dashboard(logdir.parent, tmp_path / 'index.sqlite') as server:
+        with dashboard(logdir.parent) as server:
             kill_and_watch(chromium, server.url, logdir)
     finally:
         run.terminate()

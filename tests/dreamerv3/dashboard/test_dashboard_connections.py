@@ -29,7 +29,7 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def server(home):
-    with dashboard(home / 'logdir', home / 'index.sqlite') as server:
+    with dashboard(home / 'logdir') as server:
         server.wait_until(lambda known: len(known) == 1)
         yield server
 

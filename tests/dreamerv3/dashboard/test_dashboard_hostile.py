@@ -8,14 +8,13 @@ import pytest
 from dashboards import dashboard
 from sample_runs import append, line, make_run, make_video
 
-from dreamerv3.dashboard.runs.files import read_object
 from dreamerv3.dashboard.runs.folders import Run, find_runs, pictures
 from dreamerv3.dashboard.runs.options import read_options
+from dreamerv3.dashboard.runs.run_files import read_object
 from dreamerv3.dashboard.runs.state import read_events, run_state
 from dreamerv3.dashboard.runs.summary import Summarizer
-from dreamerv3.dashboard.series.curves import Curves
 from dreamerv3.dashboard.series.records import LONGEST_LINE, MOST_NAMES, READ
-from dreamerv3.dashboard.series.series_index import Index
+from dreamerv3.dashboard.series.series_cache import SeriesCache
 
 SECRET = 'the content of a file that is not in the given folder'
 
@@ -40,10 +39,6 @@ BROKEN_LINES = {
 }
 
 
-def read(folder, tmp_path, name='a'):
-    return Curves(Index(tmp_path / 'index.sqlite')).read(folder, [name]).get(name)
-
-
 @pytest.mark.parametrize('name', BROKEN_LINES)
 def test_broken_lines_leave_the_others_whole(tmp_path, name):
     folder = tmp_path / 'run'
@@ -51,16 +46,12 @@ def test_broken_lines_leave_the_others_whole(tmp_path, name):
     path = folder / 'metrics.jsonl'
     good = b'{"step": %d, "time": 0.5, "a": 1.5}\n'
     many = b''.join(good % i for i in range(2, 20_000))
-    for content in (b'', many):  # read at once, and through the index
-        path.write_bytes(good % 0 + BROKEN_LINES[name] + b'\n' + good % 1 + content)
-        index = Index(tmp_path / f'index{len(content)}.sqlite')
-        while index.advance(path):
-            pass
-        curves = Curves(index)
-        series = curves.read(folder, ['a'])['a']
+    path.write_bytes(good % 0 + BROKEN_LINES[name] + b'\n' + good % 1 + many)
+    for within in (0, 60):  # sampled, and read to the end
+        series = SeriesCache(within).read([folder], ['a'])[folder].series['a']
         assert set(series['mean']) == {1.5}
-        assert series['count'].sum() in (2 + content.count(b'\n'), 1)
-        json.dumps(curves.names(folder)).encode()
+    assert series['count'].sum() in (2 + many.count(b'\n'), 1 + many.count(b'\n'))
+    json.dumps(SeriesCache().names([folder])).encode()
     Summarizer().summary(Run('0', 'run', folder))
 
 
@@ -70,8 +61,9 @@ def test_a_file_with_endless_names_is_cut(tmp_path):
     for i in range(3):
         names = {f'{i}/{j}': 1.0 for j in range(MOST_NAMES)}
         append(folder / 'metrics.jsonl', {'step': i, 'time': 1.0} | names)
-    names = Curves(Index(tmp_path / 'index.sqlite')).names(folder)
-    assert len(names) == MOST_NAMES
+    cache = SeriesCache()
+    cache.read([folder], [])
+    assert len(cache.names([folder])) == MOST_NAMES
 
 
 @pytest.mark.parametrize(
@@ -95,7 +87,7 @@ def test_things_in_place_of_files_are_no_files(tmp_path, make):
         'metrics.jsonl', 'scores.jsonl', 'events.jsonl', 'status.json', 'config.yaml'
     ):  # fmt: skip
         make(folder / name)
-    assert read(folder, tmp_path) is None
+    assert SeriesCache().read([folder], ['a'])[folder].series == {}
     assert read_events(folder) == []
     assert read_object(folder / 'status.json') is None
     summary = Summarizer().summary(Run('0', 'run', folder))
@@ -179,7 +171,7 @@ def served(tmp_path_factory):
         folder.mkdir()
         for name in ('metrics.jsonl', 'scores.jsonl', 'events.jsonl', 'status.json'):
             (folder / name).write_bytes(content + b'\n')
-    with dashboard(home / 'logdir', home / 'index.sqlite') as server:
+    with dashboard(home / 'logdir') as server:
         known = server.wait_until(lambda known: len(known) == 2 + len(BROKEN_LINES))
         yield server, known
 

@@ -6,8 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dreamerv3.dashboard.series import buckets
-from dreamerv3.dashboard.series.chart_data import Asked
-from dreamerv3.dashboard.series.curves import Span, combine, common_grid, over, resample
+from dreamerv3.dashboard.series.chart_data import ChartRequest
+from dreamerv3.dashboard.series.clock import Clock
+from dreamerv3.dashboard.series.curves import (
+    Span,
+    combine,
+    common_grid,
+    complete,
+    resample,
+)
+from dreamerv3.dashboard.series.series_cache import RunSeries
 
 
 def points(values, steps=None):
@@ -40,9 +48,8 @@ def test_a_series_is_the_same_in_whatever_parts_it_comes(count, cuts, seed):
     assert whole.buckets['high'].max() == values.max()
 
 
-def test_a_full_series_doubles_its_stride(monkeypatch):
-    monkeypatch.setattr(buckets, 'MOST_BUCKETS', 3)
-    series = buckets.EMPTY.append(points([1.0, 3.0, 5.0, 7.0, 2.0]))
+def test_a_full_series_doubles_its_stride():
+    series = buckets.EMPTY.append(points([1.0, 3.0, 5.0, 7.0, 2.0]), limit=3)
     assert series.stride == 2
     assert series.buckets['mean'].tolist() == [2.0, 6.0, 2.0]
     assert series.buckets['low'].tolist() == [1.0, 5.0, 2.0]
@@ -53,17 +60,56 @@ def test_a_full_series_doubles_its_stride(monkeypatch):
 
 def test_steps_that_were_played_again_replace_those_of_before():
     series = points([1.0, 2.0, 3.0, 4.0, 5.0], steps=[0, 10, 20, 12, 22])
-    curve = over(series, 'step')
+    run = RunSeries({'a': series}, Clock(), start=0.0, share=1.0)
+    curve = run.over('a', 'step')
     assert curve['step'].tolist() == [0, 10, 12, 22]
     assert curve['mean'].tolist() == [1.0, 2.0, 4.0, 5.0]
-    assert over(series, 'time')['time'].tolist() == [0, 10, 20, 30, 40]
+    assert run.over('a', 'time')['time'].tolist() == [0, 10, 20, 30, 40]
+
+
+def test_the_clock_counts_training_and_not_the_pauses_between_sessions():
+    clock = Clock()
+    # Lines at 100 and 200; a pause of 900; at 1150 the run has trained 50 more.
+    clock.learn(np.array([100.0, 200.0]), np.array([10.0, 110.0]))
+    clock.learn(np.array([1150.0, 1250.0]), np.array([160.0, 260.0]))
+    cases = {
+        80.0: 0,  # before training
+        95.0: 5,
+        150.0: 60,
+        200.0: 110,
+        600.0: 110,  # in the pause
+        1100.0: 110,  # the second session begins
+        1120.0: 130,
+        1250.0: 260,
+        1300.0: 310,  # newer than the last line
+    }
+    found = clock.seconds(np.array(list(cases)), start=0.0)
+    assert found.tolist() == list(cases.values())
+
+
+def test_a_run_that_does_not_count_its_seconds_has_those_since_its_start():
+    found = Clock().seconds(np.array([90.0, 100.0, 130.0]), start=100.0)
+    assert found.tolist() == [0, 0, 30]
+
+
+def test_training_that_was_lost_in_a_crash_is_left_out_over_time():
+    series = points([1.0, 2.0, 3.0, 4.0], steps=[0, 10, 5, 15])
+    clock = Clock()
+    clock.learn(np.array([0.0, 10.0]), np.array([0.0, 10.0]))
+    clock.learn(np.array([100.0, 110.0]), np.array([5.0, 15.0]))
+    series['time'] = [0, 10, 100, 110]
+    curve = RunSeries({'a': series}, clock, 0.0, 1.0).over('a', 'time')
+    assert curve['time'].tolist() == [0, 5, 15]
+    assert curve['mean'].tolist() == [1, 3, 4]
 
 
 def test_a_band_spans_the_runs_that_are_there():
     first, second = points([0.0, 2.0], steps=[0, 2]), points([4.0, 4.0], steps=[1, 4])
     grid = common_grid([first, second], 'step', Span(), points=10)
     assert grid.tolist() == [0, 1, 2, 4]
-    both = combine([resample(curve, 'step', grid) for curve in (first, second)])
+    curves = [resample(curve, 'step', grid) for curve in (first, second)]
+    assert complete(curves) == 3  # the first ends at 2
+    both = combine(curves)
     assert both[0].tolist() == [0.0, 2.5, 3.0, 4.0]  # mean of 0; 1 and 4; 2 and 4; 4
     assert both[1].tolist() == [0.0, 1.0, 2.0, 4.0]
     assert both[2].tolist() == [0.0, 4.0, 4.0, 4.0]
@@ -75,14 +121,16 @@ def test_a_band_spans_the_runs_that_are_there():
 )
 def test_a_chart_shows_the_part_that_was_asked_for(span, places):
     series = {'a': points([1.0, 2.0, 3.0], steps=[0, 5, 9])}
-    chart = Asked('step', span, [['a'], ['missing']]).chart(series)
+    chart = ChartRequest('step', span, [['a'], ['missing']]).chart(series)
     assert chart['x'] == places
     assert [curve['runs'] for curve in chart['curves']] == ([['a']] if places else [])
 
 
 def test_many_curves_come_without_bands():
     series = {str(i): points([1.0, 2.0]) for i in range(13)}
-    chart = Asked('step', Span(), [[key] for key in series]).chart(series)
+    chart = ChartRequest('step', Span(), [[key] for key in series]).chart(series)
     assert all('low' not in curve for curve in chart['curves'])
-    few = Asked('step', Span(), [[key] for key in list(series)[:12]]).chart(series)
+    few = ChartRequest('step', Span(), [[key] for key in list(series)[:12]]).chart(
+        series
+    )
     assert all('low' in curve for curve in few['curves'])

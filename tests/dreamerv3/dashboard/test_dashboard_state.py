@@ -58,6 +58,14 @@ def test_a_role_that_starts_again_is_not_back_yet(tmp_path):
     assert found['restarts'] == 3
 
 
+def test_a_role_says_what_takes_it_long(tmp_path):
+    doing = {'activity': 'compiling', 'doing': 'compiling train for 34 s'}
+    write_status(tmp_path, agent=doing, replay={'activity': 'saving'})
+    roles = run_state(tmp_path, [])['roles']
+    assert roles['agent']['activity'] == 'compiling train for 34 s'
+    assert roles['replay']['activity'] == 'saving'
+
+
 def test_events_tell_the_state_of_a_run_without_a_status():
     here = {'pid': os.getpid(), 'host': platform.node(), 'time': time.time()}
     with subprocess.Popen([sys.executable, '-c', '']) as ended:

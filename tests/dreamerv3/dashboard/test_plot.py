@@ -9,6 +9,7 @@ from sample_runs import append, make_run
 
 from dreamerv3.dashboard.figures import figure, plot
 from dreamerv3.dashboard.figures.experiments import Experiment, find_experiments
+from dreamerv3.dashboard.figures.final_score import DEFINITION, final_score
 from dreamerv3.dashboard.figures.table import render
 from dreamerv3.dashboard.runs.folders import find_runs
 from dreamerv3.dashboard.series.reference import frames_per_step, read_reference
@@ -45,7 +46,7 @@ def experiments(folder, metric='scores/score', axis='step', in_frames=False):
 def test_seeds_are_averaged_within_bins(folder):
     first, second = experiments(folder)
     assert (first.task, first.label) == ('toy_catch', 'run.envs=16')
-    assert [len(one.seeds) for one in (first, second)] == [3, 1]
+    assert [len(one.runs) for one in (first, second)] == [3, 1]
     edges = np.array([0.0, 2.0, 4.0])
     # Means per bin: 2 and 6; 3 and 1; 9 and nothing.
     cases = {
@@ -78,9 +79,38 @@ def test_bins_are_those_of_the_reference_and_points_at_their_ends(tmp_path):
     assert figure._edges(30.0, [], None).tolist() == np.linspace(0, 30, 61).tolist()
 
 
-def test_time_is_in_hours_since_the_start(folder):
+def test_time_is_in_hours_of_training(folder):
     first, _ = experiments(folder, axis='time')
-    assert first.seeds[0].x.tolist() == [0, 1, 2, 3]
+    assert first.runs[0].x.tolist() == [0, 1, 2, 3]
+
+
+def test_means_of_fewer_runs_are_dashed(folder, tmp_path):
+    """The runs end at steps 4, 4 and 2."""
+    out = tmp_path / 'curves.svg'
+    flags = ['--out', str(out), '--bins', '4', '--band', 'none']
+    assert plot.main([*(str(folder / f'a{i}') for i in range(3)), *flags]) == 0
+    dashed = out.read_text().count('stroke-dasharray')
+    assert plot.main([*(str(folder / f'a{i}') for i in range(2)), *flags]) == 0
+    assert dashed > out.read_text().count('stroke-dasharray') == 0
+
+
+def test_repeated_runs_of_a_seed_are_runs_and_not_seeds(folder):
+    make_scores(folder / 'again', [1.0, 2.0], seed=0)
+    first, second = experiments(folder)
+    assert (len(first.runs), first.seeds) == (4, 3)
+    assert (len(second.runs), second.seeds) == (1, 1)
+
+
+def test_the_final_score_is_the_same_wherever_it_is_printed(folder, tmp_path, capsys):
+    plot.main([str(folder / 'a0'), '--out', str(tmp_path / 'curves.svg')])
+    *_, row, definition, _ = capsys.readouterr().out.splitlines()
+    assert definition == DEFINITION
+    assert row.split('|')[6].strip() == '7'
+    assert final_score(folder / 'a0') == 7
+    again = {'step': 3, 'time': 1.0, 'env': 0, 'score': 4.0, 'length': 1}
+    append(folder / 'a0' / 'scores.jsonl', again | {'eval': False})
+    assert final_score(folder / 'a0') == 4.5  # both of step 3; step 4 was lost
+    assert final_score(tmp_path) is None
 
 
 def test_bins_without_a_score_are_left_out(folder):
@@ -191,3 +221,13 @@ def test_runs_without_options_stay_apart(tmp_path):
 def test_names_in_the_table_cannot_steer_the_terminal():
     text = render([['task'], ['\x1b[2J\nfake\u202e']], '.md')
     assert text.splitlines()[2] == '| \\x1b[2J\\nfake\\u202e |'
+
+
+def test_the_final_score_does_not_depend_on_the_axis(tmp_path):
+    make_run(tmp_path / 'run', 0)
+    for step, (time, score) in enumerate([(1, 5.0), (98, 1.0), (99, 1.0), (100, 3.0)]):
+        record = {'step': step, 'time': time, 'env': 0, 'length': 1, 'eval': False}
+        append(tmp_path / 'run' / 'scores.jsonl', record | {'score': score})
+    for axis in ('step', 'time'):
+        (one,) = experiments(tmp_path, axis=axis)
+        assert one.runs[0].final() == 3  # that of the last step

@@ -1,8 +1,8 @@
 """Parts of the engines that need no cluster."""
 
+import asyncio
 import subprocess
 import sys
-import threading
 
 import pytest
 
@@ -11,9 +11,9 @@ from dreamerv3 import engines
 from embodied import transport
 from embodied.core.errors import ConfigError, MissingExtraError
 from embodied.run.parallel.engines.optional_packages import require
+from embodied.run.parallel.engines.ray.address_registry import AddressRegistry
 from embodied.run.parallel.engines.ray.cluster import Cluster, Pins
 from embodied.run.parallel.engines.ray.keeper import Keeper
-from embodied.run.parallel.engines.ray.places import Book
 from embodied.run.parallel.engines.ray.resources import RayOptions
 from embodied.run.parallel.settings import ParallelSettings
 
@@ -34,29 +34,38 @@ def test_engines_import_neither_ray_nor_submitit_nor_jax():
     subprocess.run([sys.executable, '-c', code], check=True)
 
 
-def test_a_book_is_complete_when_all_servers_have_an_address():
-    book, told, found = Book(['actor', 'replay']), [], []
-    book.follow(told.append)
-    book.publish('actor', 'a:1')
-    wait = lambda: found.append(book.await_all(lambda: False))
-    thread = threading.Thread(target=wait)
-    thread.start()
-    book.publish('replay', 'b:2')
-    thread.join(SECONDS)
-    assert found[0].addresses == {'actor': 'a:1', 'replay': 'b:2'}
-    book.publish('replay', 'c:3')
-    assert [places.number for places in told] == [1, 2, 3]
-    assert told[-1].addresses['replay'] == 'c:3'
+def ask(registry, *calls):
+    """The answers of a registry to (method, *args) calls that are made at once."""
+
+    async def gather():
+        return await asyncio.gather(
+            *(getattr(registry, m)(*args) for m, *args in calls)
+        )
+
+    return asyncio.run(asyncio.wait_for(gather(), SECONDS))
 
 
-def test_whoever_is_cancelled_waits_for_no_address():
-    book, cancelled = Book(['actor']), threading.Event()
-    thread = threading.Thread(target=book.await_all, args=(cancelled.is_set,))
-    thread.start()
-    cancelled.set()
-    book.wake()
-    thread.join(SECONDS)
-    assert not thread.is_alive()
+def test_addresses_are_waited_for_and_the_newest_one_is_found():
+    registry = AddressRegistry()
+    find = ('find', 'replay')
+    published = ask(registry, find, find, ('publish', 'replay', 'a:1'))
+    assert published == ['a:1', 'a:1', None]
+    ask(registry, ('publish', 'replay', 'b:2'))
+    ask(registry, ('withdraw', 'replay', 'a:1'))  # of a process that ends late
+    assert ask(registry, find) == ['b:2']
+
+
+def test_an_address_that_was_withdrawn_is_not_found_any_more():
+    registry = AddressRegistry()
+    ask(registry, ('publish', 'replay', 'a:1'))
+    ask(registry, ('withdraw', 'replay', 'a:1'))
+    again = ('publish', 'replay', 'b:2')
+    assert ask(registry, ('find', 'replay'), again) == ['b:2', None]
+
+
+def test_a_launcher_attends_until_it_leaves():
+    assert ask(AddressRegistry(), ('attend', 'x'), ('leave', 'x')) == [None, None]
+    assert ask(AddressRegistry(), ('leave', 'x'), ('attend', 'x')) == [None, None]
 
 
 def test_a_node_that_does_not_see_the_folder_is_refused(tmp_path):
@@ -77,7 +86,7 @@ def test_an_address_without_a_cluster_is_refused_at_once(tmp_path, host):
         Cluster(options, tmp_path)
 
 
-def test_pins_last_from_one_session_to_the_next(tmp_path):
+def test_pins_last_from_one_launcher_to_the_next(tmp_path):
     Pins(tmp_path).add('replay', 'node7')
     assert Pins(tmp_path).find('replay') == 'node7'
     assert Pins(tmp_path).find('agent') is None
@@ -103,7 +112,7 @@ def test_only_parallel_runs_have_an_engine():
     ids=' '.join,
 )
 def test_what_ray_cannot_do_is_refused_before_anything_starts(tmp_path, flags):
-    from dreamerv3.main import loop_args
+    from dreamerv3.loops import loop_args
 
     config = resolve('--engine', 'ray', '--logdir', str(tmp_path), *flags)
     engine = engines.make_engine(config)

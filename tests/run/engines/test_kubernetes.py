@@ -10,7 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from dreamerv3 import config as config_lib
-from dreamerv3 import main
+from dreamerv3 import loops
 from dreamerv3.commands import manifests
 from embodied.core.errors import ConfigError
 from embodied.run.parallel.settings import FIRST_EVAL_ENV
@@ -131,7 +131,7 @@ def test_workers_are_numbered_by_the_index_of_their_job(jobs, monkeypatch):
     firsts = []
     for index in range(4):
         monkeypatch.setenv('JOB_COMPLETION_INDEX', str(index))
-        firsts.append(main._replica(config, main.loop_args(config)))
+        firsts.append(loops._first_env(config, loops.loop_args(config)))
     assert firsts == [0, 4, 8, FIRST_EVAL_ENV]
 
 

@@ -9,7 +9,7 @@ import pytest
 import submitit
 
 from dreamerv3 import config as config_lib
-from dreamerv3 import engines, main
+from dreamerv3 import engines, loops
 from embodied import transport
 from embodied.core.errors import ConfigError, RoleError
 from embodied.logging import read_records
@@ -46,7 +46,7 @@ def cluster(tmp_path, monkeypatch):
 def make_head(logdir, *flags):
     config = resolve(logdir, '--run.envs=10', '--run.eval_envs=2', *flags)
     options = SlurmOptions(**config.slurm)
-    _, workers = engines.plan_slurm(config, main.loop_args(config), options)
+    _, workers = engines.plan_slurm(config, loops.loop_args(config), options)
     return Head(workers, options, logdir / 'slurm')
 
 
@@ -59,7 +59,7 @@ def test_the_scripts_are_valid_and_ask_for_what_the_options_say(cluster):
     flags = ('--run.envs=10', '--run.eval_envs=2', '--slurm.env_cpus=4')
     flags += ('--slurm.gpus=2', '--slurm.partition=fast', '--slurm.extra=account=lab')
     config = resolve(cluster, *flags)
-    engines.submit(config, main.loop_args(config))
+    engines.submit(config, loops.loop_args(config))
     make_head(cluster, *flags)('true')
     scripts = sorted((cluster / 'slurm').rglob('*.sh'))
     # submitit leaves copies.
@@ -95,9 +95,9 @@ def test_workers_of_a_machine_that_has_died_are_canceled(cluster):
 def test_each_worker_has_its_environments(tmp_path):
     config = resolve(tmp_path, '--run.envs=10', '--run.eval_envs=2')
     options = SlurmOptions(**config.slurm)
-    head, workers = engines.plan_slurm(config, main.loop_args(config), options)
-    replicas = [worker.argv[-1] for worker in workers]
-    assert replicas == [f'--replica={first}' for first in (0, 4, 8, FIRST_EVAL_ENV)]
+    head, workers = engines.plan_slurm(config, loops.loop_args(config), options)
+    begins = [worker.argv[-1] for worker in workers]
+    assert begins == [f'--run.first_env={first}' for first in (0, 4, 8, FIRST_EVAL_ENV)]
     parse = lambda argv: config_lib.resolve(argv[3:])[
         0
     ]  # without `python -m dreamerv3`
@@ -118,7 +118,7 @@ def test_without_slurm_the_error_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setenv('PATH', str(tmp_path))
     config = resolve(tmp_path)
     with pytest.raises(ConfigError, match='--slurm.local True'):
-        engines.submit(config, main.loop_args(config))
+        engines.submit(config, loops.loop_args(config))
 
 
 def test_submitit_runs_the_jobs_on_this_machine(tmp_path):

@@ -7,6 +7,7 @@ from collections import namedtuple
 import elements
 import numpy as np
 from data_parts import DEADLINE
+from local_client import LocalClient
 
 from embodied import transport
 
@@ -135,13 +136,15 @@ class Env:
 
 
 class Peers:
-    """Real servers in the place of replay and logger, which note what they are told.
+    """Replay and logger that note what they are sent, behind real servers with `args`.
+
+    Without args there are no sockets: `client` calls their methods in this process.
 
     Each method answers while its event in `open` is set; `stop_at` is the number of
     steps that end the run.
     """
 
-    def __init__(self, args, stop_at=10**9):
+    def __init__(self, args=None, stop_at=10**9):
         self.rows = {'add_batch': [], 'add_batch_eval': []}
         self.transitions, self.metrics = [], []
         self.stop_at = stop_at
@@ -154,17 +157,27 @@ class Peers:
             'logger': {'tran': self._tran, 'add': self._add},
         }
         self.open = {}
-        self._servers = []
+        self._methods = {}
         for role, bound in methods.items():
-            server = transport.Server(
-                args[f'{role}_addr'], role, args.get('transport', 'zmq')
-            )
             for name, fn in bound.items():
                 self.open[name] = threading.Event()
                 self.open[name].set()
-                server.bind(name, functools.partial(self._handle, name, fn))
+                handle = functools.partial(self._handle, name, fn)
+                self._methods.setdefault(role, {})[name] = handle
+        self._servers = [] if args is None else list(self._serve(args))
+
+    def client(self, role):
+        return LocalClient(self._methods[role])
+
+    def _serve(self, args):
+        for role, methods in self._methods.items():
+            server = transport.Server(
+                args[f'{role}_addr'], role, args.get('transport', 'native')
+            )
+            for name, fn in methods.items():
+                server.bind(name, fn)
             server.start(block=False)
-            self._servers.append(server)
+            yield server
 
     def __enter__(self):
         return self

@@ -7,7 +7,7 @@ import numpy as np
 
 from embodied import transport
 from embodied.replay import Replay
-from embodied.run.parallel.settings import ParallelSettings
+from embodied.run.parallel.context import RoleContext
 from embodied.streams import Consec, Stateless
 
 DEADLINE = 60.0  # seconds; only against tests that hang
@@ -53,8 +53,8 @@ def make_args(logdir, **changes):
     return elements.Config({**ARGS, **ports, 'logdir': str(logdir), **changes})
 
 
-def make_settings(logdir, **changes):
-    return ParallelSettings.read(make_args(logdir, **changes))
+def make_context(logdir, **changes):
+    return RoleContext.of(make_args(logdir, **changes))
 
 
 def make_rows(count, serial=0, streams=None):

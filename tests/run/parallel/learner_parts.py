@@ -10,9 +10,8 @@ from data_parts import DEADLINE, Worker, make_rows
 
 from embodied.core.checkpoint import load_part
 from embodied.run.parallel import parallel_learner, parallel_logger, parallel_replay
-from embodied.run.parallel.context import make_client
+from embodied.run.parallel.context import RoleContext
 from embodied.run.parallel.run_state import RunState
-from embodied.run.parallel.settings import ParallelSettings
 from embodied.transport import Disconnected
 
 __all__ = ['Run']
@@ -34,21 +33,20 @@ class Run:
             Worker(parallel_logger, logger, self.args),
         ]
         self.barrier = threading.Barrier(2)
-        self.session = RunState.of(self.barrier)
+        self.run_state = RunState.of(self.barrier)
         self.learner = Worker(parallel_learner, self.agent, self.barrier, self.args)
-        settings = ParallelSettings.read(self.args)
-        connect = functools.partial(make_client, settings.replay_addr)
-        self.replay = connect('actor', settings)
-        self.evaluate = connect('evaluation', settings)
-        self.logger = make_client(settings.logger_addr, 'test', settings)
+        connect = RoleContext.of(self.args).make_client
+        self.replay = connect(self.args.replay_addr, 'actor')
+        self.evaluate = connect(self.args.replay_addr, 'evaluation')
+        self.logger = connect(self.args.logger_addr, 'test')
 
     def act(self, begin=0, end=10**9):
-        """Adds rows until the run is over; like an actor it tells the session."""
+        """Adds rows until the run is over; like an actor it advances the run state."""
         for serial in range(begin, end):
             answer = self.replay.call('add_batch', *make_rows(4, serial)).result(
                 DEADLINE
             )
-            self.session.advance(int(answer['steps']))
+            self.run_state.advance(int(answer['steps']))
             if answer['stop']:
                 break
 

@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import crew_roles
+import asked_roles
 from supervised_roles import begin_life
 
 LINE = 'x' * (1 << 20)
 
 
-def print_much(kind, count):
+def print_much(kind, count, health=None):
     """Prints lines of a megabyte, as fast as it can."""
     for _ in range(count >> 20):
         match kind:
@@ -30,7 +30,7 @@ def print_much(kind, count):
     os.write(2, b'the end\n')
 
 
-def print_and_die(kind):
+def print_and_die(kind, health):
     for number in range(200_000):
         print(number, file=sys.stderr)
     os.write(2, b'a word of C\n')
@@ -46,27 +46,27 @@ def print_and_die(kind):
             os._exit(3)
 
 
-def die_once(folder):
+def die_once(folder, health):
     life = begin_life(folder)
     os.write(2, f'life {life}\n'.encode())
     if life == 1:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def print_both():
+def print_both(health):
     print('for the user')
     print('for the log', file=sys.stderr)
 
 
-def print_when_told(door, folder):
+def print_when_told(door, folder, health):
     os.mkfifo(folder / 'go')
-    crew_roles.knock(door)
+    asked_roles.knock(door)
     (folder / 'go').read_text()
     print_much('stderr', 1 << 21)
 
 
 def launch(folder, door):
-    with crew_roles.Supervisor(crew_roles.Settings(folder)) as supervisor:
+    with asked_roles.Supervisor(asked_roles.Settings(folder)) as supervisor:
         supervisor.start('env0', print_when_told, door, folder)
         supervisor.wait()
 

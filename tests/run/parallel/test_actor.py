@@ -6,42 +6,38 @@ import threading
 import numpy as np
 import pytest
 from acting_parts import CountingAgent, Peers
-from data_parts import DEADLINE, SHORT, Worker, is_waiting, make_args
+from data_parts import DEADLINE, SHORT, Worker, is_waiting, make_context
 
 from embodied.run.parallel import outbox
 from embodied.run.parallel.actor import outgoing as inserts
 from embodied.run.parallel.actor.actor import Actor
-from embodied.run.parallel.context import make_client
 from embodied.run.parallel.run_state import STEPS, RunState
-from embodied.run.parallel.settings import ParallelSettings
 
-SESSION = np.arange(16, dtype=np.uint8)
+WORKER = np.arange(16, dtype=np.uint8)
 
 
 class Stage:
-    """An actor with real peers, and environments that are stepped by hand."""
+    """An actor without sockets, and environments that are stepped by hand."""
 
     def __init__(self, stack, folder, agent=None, **changes):
-        self.args = make_args(folder, **{'eval_envs': 2, **changes})
-        self.settings = ParallelSettings.read(self.args)
-        self.peers = stack.enter_context(Peers(self.args))
+        context = make_context(folder, **{'eval_envs': 2, **changes})
+        self.peers = stack.enter_context(Peers())
         self.agent = agent or CountingAgent()
-        self.session = RunState()
+        self.run_state = RunState()
         boxes = []
         for method in ('tran', 'add'):
-            client = make_client(self.args.logger_addr, 'test', self.settings)
-            boxes.append(outbox.Outbox(client, method, 8))
+            boxes.append(outbox.Outbox(self.peers.client('logger'), method, 8))
             stack.callback(boxes[-1].close)
-        replay = make_client(self.args.replay_addr, 'test', self.settings)
+        replay = self.peers.client('replay')
         stack.callback(replay.close)
-        self.actor = Actor(self.agent, replay, *boxes, self.session, self.settings)
+        self.actor = Actor(self.agent, replay, *boxes, self.run_state, context)
         self.serials = {}
 
-    def act(self, *rows, mode='train', session=SESSION, **options):
+    def act(self, *rows, mode='train', worker_id=WORKER, **options):
         """Rows are (envid, step of the episode); an episode has 4 of them."""
         origin = {
             'envid': np.array([envid for envid, _ in rows], np.int32),
-            'session': np.tile(session, (len(rows), 1)),
+            'worker_id': np.tile(worker_id, (len(rows), 1)),
             'serial': np.array([self._serial(envid) for envid, _ in rows]),
         }
         steps = np.array([step for _, step in rows], np.int32)
@@ -109,13 +105,13 @@ def test_a_call_waits_for_others_as_long_as_the_last_one_took_within_bounds(stag
 
     agent = Slow()
     stage = stage(agent=agent, max_wait=0.02)
-    assert stage.actor.patience() == 0.02
+    assert stage.actor.batch_wait() == 0.02
     for step, (seconds, shortest, longest) in enumerate(
         [(0.0, 0.02, 0.05), (0.03, 0.03, 0.05), (0.1, 0.05, 0.05)]
     ):
         agent.seconds = seconds
         stage.play((0, step))
-        assert shortest <= stage.actor.patience() <= longest
+        assert shortest <= stage.actor.batch_wait() <= longest
 
 
 def test_the_last_step_has_a_zero_action_and_asks_for_a_reset(stage):
@@ -192,12 +188,12 @@ def test_a_batch_of_strangers_stores_nothing_at_all(stage):
     stage.peers.wait_for(lambda: stage.peers.steps == 1)
 
 
-def test_a_new_session_starts_a_fresh_carry_and_a_new_stream(stage):
+def test_a_new_worker_starts_a_fresh_carry_and_a_new_stream(stage):
     stage = stage()
     for step in (0, 1, 2):
         stage.play((0, step), (1, step))
-    other = SESSION + 1
-    answer = stage.play((0, 0), session=other)
+    other = WORKER + 1
+    answer = stage.play((0, 0), worker_id=other)
     assert answer['acts']['action'].tolist() == [0]
     answer = stage.play((0, 3), (1, 3))
     assert answer['stop'].tolist() == [True, False]
@@ -283,17 +279,17 @@ def test_messages_carry_the_steps_that_replay_has_committed(stage):
     steps = [steps for prefix, _, steps in stage.peers.metrics if prefix == 'actor']
     assert steps == sorted(steps)
     assert 0 < steps[-1] <= 24
-    assert stage.session.steps == steps[-1]
+    assert stage.run_state.steps == steps[-1]
 
 
 def test_replay_ends_the_run_and_every_worker_hears_it(stage):
     stage = stage()
     stage.peers.stop_at = 4
     step = 0
-    while not stage.session.stopped:
+    while not stage.run_state.stopped:
         stage.play((0, step % 4))
         step += 1
-    assert stage.session.reason == STEPS
+    assert stage.run_state.reason == STEPS
     calls = len(stage.agent.calls)
     answer, record = stage.act((0, 1), (1, 0))
     assert answer['stop'].all()
@@ -305,45 +301,45 @@ def test_stopping_frees_those_who_wait_for_replay(stage):
     stage = stage()
     stage.peers.open['add_batch'].clear()
     player = Worker(lambda: [stage.play((0, step % 4)) for step in range(9)])
-    stage.session.stop('SIGTERM')
+    stage.run_state.stop('SIGTERM')
     stage.actor.stop()
     player.join()
 
 
 def test_evaluations_are_due_once_in_each_period(stage):
     stage = stage(eval_every=50)
-    waiting = Worker(stage.actor.evaluate, SESSION, 4, -1)
+    waiting = Worker(stage.actor.evaluate, WORKER, 4, -1)
     assert is_waiting(waiting)
     step = 0
 
     def play_until(steps):
         nonlocal step
-        while stage.session.steps < steps:
+        while stage.run_state.steps < steps:
             stage.play((0, step % 4))
             step += 1
 
     play_until(1)
     assert waiting.join() == {'period': 0, 'stop': False}
-    waiting = Worker(stage.actor.evaluate, SESSION, 4, 0)
+    waiting = Worker(stage.actor.evaluate, WORKER, 4, 0)
     play_until(20)
     assert is_waiting(waiting)
     play_until(160)
     assert waiting.join()['period'] >= 1
-    assert stage.actor.evaluate(SESSION, 4, 2) == {'period': 3, 'stop': False}
-    waiting = Worker(stage.actor.evaluate, SESSION, 4, 3)
+    assert stage.actor.evaluate(WORKER, 4, 2) == {'period': 3, 'stop': False}
+    waiting = Worker(stage.actor.evaluate, WORKER, 4, 3)
     stage.actor.stop()
     assert waiting.join()['stop']
 
 
 def test_a_worker_that_comes_back_ends_the_wait_of_the_one_that_died(stage):
     evaluate = stage(eval_every=50).actor.evaluate
-    dead = Worker(evaluate, SESSION, 4, -1)
+    dead = Worker(evaluate, WORKER, 4, -1)
     assert is_waiting(dead)
-    back = Worker(evaluate, SESSION + 1, 4, -1)
+    back = Worker(evaluate, WORKER + 1, 4, -1)
     assert dead.join()['stop'] and is_waiting(back)
 
 
-# With sockets.
+# With other threads.
 
 
 def test_nobody_waits_behind_a_policy_call_that_compiles(stage):
@@ -361,16 +357,16 @@ def test_nobody_waits_behind_a_policy_call_that_compiles(stage):
     others = [np.full(16, i, np.uint8) for i in range(40, 43)]
     agent.go.set()
     stage.play((0, 0))
-    for envid, session in enumerate(others, 1):
-        stage.play((envid, 0), session=session)
+    for envid, worker in enumerate(others, 1):
+        stage.play((envid, 0), worker_id=worker)
     wide = stage.actor._policy.slots
     agent.begun.clear()
     agent.go.clear()
     compiling = Worker(stage.act, (0, 1))
     assert agent.begun.wait(DEADLINE)
-    for session in others:  # each in turn: there is one thread for all of them
-        Worker(stage.actor.leave, session).join()
-    evaluation = Worker(stage.actor.evaluate, SESSION, 7, -2)
+    for worker in others:  # each in turn: there is one thread for all of them
+        Worker(stage.actor.leave, worker).join()
+    evaluation = Worker(stage.actor.evaluate, WORKER, 7, -2)
     assert not evaluation.join()['stop']
     assert len(stage.actor._registry) == 1
     assert compiling.is_alive()
@@ -383,12 +379,12 @@ def test_nobody_waits_behind_a_policy_call_that_compiles(stage):
 def test_room_is_not_taken_from_those_who_came_after_others_left(stage):
     stage = stage(envs=1, eval_envs=0)
     numbers = [np.full(16, i, np.uint8) for i in range(9)]
-    for envid, session in enumerate(numbers):
-        stage.play((envid, 0), session=session)
+    for envid, worker in enumerate(numbers):
+        stage.play((envid, 0), worker_id=worker)
     policy = stage.actor._policy
     with policy._lock:  # as if a call was running
-        for session in numbers[3:]:
-            stage.actor.leave(session)
+        for worker in numbers[3:]:
+            stage.actor.leave(worker)
         late = Worker(stage.act, (20, 0))  # takes slot 4 and waits
         assert is_waiting(late)
     late.join()

@@ -13,22 +13,22 @@ from embodied import transport
 from embodied.core.errors import ConfigError, RowsError
 from embodied.run.parallel import parallel_actor
 from embodied.run.parallel.actor import outgoing as inserts
-from embodied.run.parallel.context import make_client
+from embodied.run.parallel.context import RoleContext
 from embodied.run.parallel.env.worker import run_worker
 from embodied.run.parallel.run_state import RunState
-from embodied.run.parallel.settings import FIRST_EVAL_ENV, ParallelSettings, WorkerPlan
+from embodied.run.parallel.settings import FIRST_EVAL_ENV, WorkerPlan
 from embodied.transport import addresses
-from embodied.transport import handshake_identity as hello
 from embodied.transport.codec import frames as wire
 from embodied.transport.codec.encoding import pack, unpack_value
+from embodied.transport.handshake import identity as identities
 from embodied.transport.wires.stream import SIZE
 
-SESSION = np.arange(16, dtype=np.uint8)
+WORKER = np.arange(16, dtype=np.uint8)
 
 
 @contextlib.contextmanager
 def running(agent, barrier, args):
-    """The actor in a thread, ended with the session of the barrier."""
+    """The actor in a thread, ended by the run state of the barrier."""
     thread = Worker(parallel_actor, agent, barrier, args)
     try:
         yield thread
@@ -36,7 +36,7 @@ def running(agent, barrier, args):
         RunState.of(barrier).stop('SIGTERM')
 
 
-@pytest.mark.parametrize('backend', ['zmq', 'portal'])
+@pytest.mark.parametrize('backend', ['native', 'portal'])
 def test_workers_play_until_replay_has_enough(tmp_path, backend):
     args = make_args(tmp_path, envs=6, actor_batch=4, transport=backend)
     agent, barrier = CountingAgent('array'), threading.Barrier(1)
@@ -79,7 +79,7 @@ def test_nobody_is_served_before_the_checkpoint_is_restored(tmp_path):
     assert agent.calls
 
 
-@pytest.mark.parametrize('backend', ['zmq', 'portal'])
+@pytest.mark.parametrize('backend', ['native', 'portal'])
 @pytest.mark.parametrize('error', [ZeroDivisionError, ConfigError, RowsError])
 def test_an_error_of_the_agent_ends_the_actor_and_no_worker(tmp_path, backend, error):
     args = make_args(tmp_path, transport=backend)
@@ -113,7 +113,7 @@ def test_workers_outlive_an_actor_that_fails(tmp_path):
             peers.wait_for(lambda: peers.steps >= before + 20)
         worker.join()
     rows = {stream: [] for stream, _, _ in peers.rows['add_batch']}
-    assert len(rows) == 2  # The worker and its session are the same.
+    assert len(rows) == 2  # The worker is the same.
     for stream, serial, row in peers.rows['add_batch'][before:]:
         rows[stream].append((serial, int(row['step'])))
     for stream in rows.values():
@@ -128,7 +128,7 @@ def test_a_repeated_request_is_answered_from_memory(tmp_path):
     agent, barrier = CountingAgent(), threading.Barrier(1)
     origin = {
         'envid': np.zeros(1, np.int32),
-        'session': SESSION[None],
+        'worker_id': WORKER[None],
         'serial': np.zeros(1, np.int64),
     }
     obs = {'is_first': np.ones(1, bool), 'is_last': np.zeros(1, bool)}
@@ -144,12 +144,12 @@ def test_a_repeated_request_is_answered_from_memory(tmp_path):
 
 def ask_once_more(args, method, *values):
     """Sends call number 1 of one and the same client, on a connection of its own."""
-    settings = ParallelSettings.read(args)
-    identity = hello.Identity(shared=settings.shared).plain()
+    context = RoleContext.of(args)
+    identity = identities.Identity(shared=context.settings.shared).plain()
     words = {'name': 'x', 'session': bytes(16), 'nonce': bytes(16)}
     greeting = pack(wire.Kind.HELLO, {**words, 'identity': identity})
     request = pack(wire.Kind.REQUEST, values, 1, method.encode(), rows=1)
-    with make_client(args.actor_addr, 'test', settings) as client:
+    with context.make_client(args.actor_addr, 'test') as client:
         client.connect(DEADLINE)  # The actor may still be starting.
     with socket.socket(socket.AF_UNIX) as sock:
         sock.connect(addresses.parse(args.actor_addr).unix)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from embodied.core.errors import DreamerError
 from embodied.run.parallel.actor.carries import PolicyCarries, make_carries
 from embodied.run.parallel.actor.policy import WORTH_COMPILING, Policy, bucket_size
+from embodied.run.parallel.supervision.health import Health
 
 SLOTS, BATCH = 6, 5
 NONE = np.zeros(0, np.int32)
@@ -22,6 +23,10 @@ BATCHES = st.lists(
 )
 
 
+def make_policy(agent, slots, batch):
+    return Policy(agent, slots, batch, Health())
+
+
 def obs_of(count):
     return {'is_first': np.zeros(count, bool), 'x': np.arange(count, dtype=np.float32)}
 
@@ -31,7 +36,7 @@ def obs_of(count):
 @given(batches=BATCHES)
 def test_each_environment_is_counted_apart_whatever_the_batches(name, batches):
     agent = AGENTS[name]()
-    policy = Policy(agent, SLOTS, BATCH)
+    policy = make_policy(agent, SLOTS, BATCH)
     seen = dict.fromkeys(range(1, SLOTS + 1), 0)
     for slots in batches:
         acts, outs = policy(np.array(slots), NONE, obs_of(len(slots)), 'train')
@@ -62,7 +67,7 @@ class Empty:
 
 
 def test_an_agent_without_memory_has_an_empty_carry():
-    acts, _ = Policy(Empty(), 3, 4)(np.array([2, 3, 1]), NONE, obs_of(3), 'eval')
+    acts, _ = make_policy(Empty(), 3, 4)(np.array([2, 3, 1]), NONE, obs_of(3), 'eval')
     np.testing.assert_array_equal(acts['action'], [0, 1, 2])
 
 
@@ -77,7 +82,7 @@ def test_arrays_of_jax_stay_on_their_device():
             assert isinstance(carry['count'], jnp.ndarray)
             return {'count': carry['count'] + 1}, {'action': carry['count']}, {}
 
-    policy = Policy(Agent(), 3, 4)
+    policy = make_policy(Agent(), 3, 4)
     for slots, counts in (([1, 2, 3], [0, 0, 0]), ([2], [1]), ([3, 2, 1], [1, 2, 1])):
         acts, _ = policy(np.array(slots), NONE, obs_of(len(slots)), 'train')
         assert isinstance(acts['action'], np.ndarray)
@@ -86,14 +91,14 @@ def test_arrays_of_jax_stay_on_their_device():
 
 def test_padding_is_stripped_from_acts_and_outs():
     agent = CountingAgent()
-    acts, outs = Policy(agent, 8, 8)(np.array([7, 2, 5]), NONE, obs_of(3), 'train')
+    acts, outs = make_policy(agent, 8, 8)(np.array([7, 2, 5]), NONE, obs_of(3), 'train')
     assert agent.calls == [(8, 'train')]
     assert acts['action'].shape == outs['latent'].shape == (3,)
 
 
 def test_few_small_batches_are_not_worth_a_program_of_their_own():
     agent = CountingAgent()
-    policy = Policy(agent, 8, 8)
+    policy = make_policy(agent, 8, 8)
     for slots in ([3], [4, 2], [5]):
         policy(np.array(slots), NONE, obs_of(len(slots)), 'train')
     assert agent.calls == [(8, 'train')] * 3
@@ -121,7 +126,7 @@ def test_batches_have_few_sizes(planned, sizes):
 
 @pytest.mark.parametrize('name', AGENTS)
 def test_tables_grow_and_shrink_with_the_slots(name):
-    policy = Policy(AGENTS[name](), SLOTS, BATCH)
+    policy = make_policy(AGENTS[name](), SLOTS, BATCH)
     seen = dict.fromkeys(range(1, 41), 0)
 
     def act(*slots):
@@ -155,7 +160,7 @@ def test_a_table_that_cannot_be_resized_is_explained():
         def policy_rows(self, table, rows, obs, mode='train'):
             return table, {'action': table[rows]}, {}
 
-    policy = Policy(Agent(), 1, 1)
+    policy = make_policy(Agent(), 1, 1)
     with pytest.raises(DreamerError, match='room for 2 environments.*resize_table'):
         policy(np.array([2]), NONE, obs_of(1), 'train')
 
@@ -188,7 +193,7 @@ def test_a_carry_that_breaks_the_contract_is_explained(name):
             return change(carry), {'action': obs['x']}, {}
 
     with pytest.raises(DreamerError, match=message):
-        Policy(Agent(), 3, 4)(np.array([1, 2]), NONE, obs_of(2), 'train')
+        make_policy(Agent(), 3, 4)(np.array([1, 2]), NONE, obs_of(2), 'train')
 
 
 def test_acts_without_rows_are_explained():
@@ -197,4 +202,4 @@ def test_acts_without_rows_are_explained():
             return (), {'action': np.zeros(7)}, {}
 
     with pytest.raises(DreamerError, match=r"'action' of shape \(7,\) for 4 rows"):
-        Policy(Agent(), 3, 4)(np.array([1, 2]), NONE, obs_of(2), 'train')
+        make_policy(Agent(), 3, 4)(np.array([1, 2]), NONE, obs_of(2), 'train')

@@ -11,8 +11,7 @@ from embodied.replay import Replay
 from embodied.replay.recovery.folder import list_segments
 from embodied.replay.storage.segment import Segment
 from embodied.run.parallel import parallel_replay
-from embodied.run.parallel.context import make_client
-from embodied.run.parallel.settings import ParallelSettings
+from embodied.run.parallel.context import RoleContext
 
 
 def make_replay(path):
@@ -33,8 +32,7 @@ def test_damaged_files_become_events_with_file_chunk_and_steps(tmp_path):
     args = parts.make_args(tmp_path)
     make = functools.partial(make_replay, tmp_path / 'replay')
     role = Worker(parallel_replay, make, parts.make_replay, parts.make_stream, args)
-    settings = ParallelSettings.read(args)
-    client = make_client(settings.replay_addr, 'test', settings)
+    client = RoleContext.of(args).make_client(args.replay_addr, 'test')
     assert client.call('sample_batch_report', 0).result(DEADLINE)
     told = client.call('finish')
     role.join()

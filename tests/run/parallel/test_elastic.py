@@ -9,12 +9,12 @@ import pytest
 from acting_parts import CountingAgent, Env, Peers, TableAgent
 from data_parts import DEADLINE, Worker, make_args
 
-from embodied.run.parallel.actor import actor as actor_lib
-from embodied.run.parallel.context import make_client
+from embodied.run.parallel.actor import actor_server
+from embodied.run.parallel.context import RoleContext
 from embodied.run.parallel.env.group import make_group
 from embodied.run.parallel.env.worker import EnvWorker
 from embodied.run.parallel.run_state import RunState
-from embodied.run.parallel.settings import ParallelSettings, WorkerPlan
+from embodied.run.parallel.settings import WorkerPlan
 
 PLANNED, COUNT, STEPS = 2, 40, 12
 CARRY = 50_000  # numbers per environment, so that a table left behind would show
@@ -42,7 +42,7 @@ def stage(tmp_path, monkeypatch):
     """An actor as it is served, and a way to look at it."""
     actors = []
 
-    class SeenActor(actor_lib.Actor):
+    class SeenActor(actor_server.Actor):
         most = 0  # slots that there was ever room for
 
         def __init__(self, *args):
@@ -54,13 +54,13 @@ def stage(tmp_path, monkeypatch):
             self.most = max(self.most, self._policy.slots)
             return answer
 
-    monkeypatch.setattr(actor_lib, 'Actor', SeenActor)
+    monkeypatch.setattr(actor_server, 'Actor', SeenActor)
     args = make_args(tmp_path, envs=PLANNED, eval_envs=0, film_every=0.0)
 
     class Stage:
         def serve(self, agent):
             barrier = threading.Barrier(1)
-            thread = Worker(actor_lib.parallel_actor, agent, barrier, args)
+            thread = Worker(actor_server.parallel_actor, agent, barrier, args)
             return thread, RunState.of(barrier)
 
         @property
@@ -69,10 +69,9 @@ def stage(tmp_path, monkeypatch):
 
         def await_empty(self):
             """Blocks until all that came have left."""
-            with self.actor._change:
-                gone = lambda: not len(self.actor._registry)
-                assert self.actor._change.wait_for(gone, DEADLINE)
-            # Their room is given back by the time that somebody else has left, too.
+            self.actor.await_leaving(DEADLINE)
+            assert not len(self.actor._registry)
+            # Their room is free by the time that another worker has left, too.
             self.actor.leave(np.zeros(16, np.uint8))
             with self.actor._policy._lock:
                 pass
@@ -85,7 +84,7 @@ def stage(tmp_path, monkeypatch):
 def play(args, envids, together, steps=STEPS):
     """A worker whose environments leave after so many steps, all having met before."""
     # A worker may plan for more environments than the actor was started with.
-    settings = ParallelSettings.read(args.update(envs=1000))
+    context = RoleContext.of(args.update(envs=1000))
     counts = dict.fromkeys(envids, 0)
 
     def hook(env, action):
@@ -96,11 +95,11 @@ def play(args, envids, together, steps=STEPS):
             raise Enough
 
     makes = [lambda i=i: Env(i, hook=hook) for i in envids]
-    group = make_group(makes, envids)
-    with make_client(settings.actor_addr, 'worker', settings) as client:
+    group = make_group(makes, envids, context.health)
+    with context.make_client(args.actor_addr, 'worker') as client:
         client.connect(DEADLINE)
         with pytest.raises(Enough):
-            EnvWorker(group, WorkerPlan(tuple(envids), False), settings).run(client)
+            EnvWorker(group, WorkerPlan(tuple(envids), False), context).run(client)
 
 
 def wave(stage, count, offset=0):
@@ -118,14 +117,14 @@ def wave(stage, count, offset=0):
 def test_tables_and_batches_follow_those_who_come_and_leave(stage, make):
     agent = make()
     with Peers(stage.args) as peers:
-        thread, session = stage.serve(agent)
+        thread, run_state = stage.serve(agent)
         wave(stage, PLANNED)
         assert stage.actor._policy.slots == PLANNED
         wave(stage, COUNT, offset=100)
         assert stage.actor.most >= COUNT
         assert stage.actor._policy.slots == PLANNED
         wave(stage, PLANNED)
-        session.stop('SIGTERM')
+        run_state.stop('SIGTERM')
         thread.join()
     # Each environment has got its own carry in whatever slot: actions count its steps.
     streams = {}
@@ -141,7 +140,7 @@ def test_tables_and_batches_follow_those_who_come_and_leave(stage, make):
 
 def test_the_memory_of_the_actor_returns_to_its_start(stage):
     with Peers(stage.args) as peers:
-        thread, session = stage.serve(LargeAgent())
+        thread, run_state = stage.serve(LargeAgent())
         wave(stage, PLANNED)
         tracemalloc.start()
         try:
@@ -153,7 +152,7 @@ def test_the_memory_of_the_actor_returns_to_its_start(stage):
             after = held(peers)
         finally:
             tracemalloc.stop()
-            session.stop('SIGTERM')
+            run_state.stop('SIGTERM')
             thread.join()
     table = COUNT * CARRY * np.float64().nbytes
     assert peak > before + table  # so a table that stays would be seen

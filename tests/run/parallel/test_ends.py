@@ -4,10 +4,10 @@ import os
 import signal
 import threading
 
-import crew_roles
+import asked_roles
 import end_roles as roles
 import pytest
-from crew_roles import Settings
+from asked_roles import Settings
 
 from embodied.logging import read_records
 from embodied.processes import signals
@@ -25,13 +25,13 @@ STOP_SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 @pytest.fixture
 def door(tmp_path):
-    door = crew_roles.Door(tmp_path)
+    door = asked_roles.Door(tmp_path)
     yield door
     door.close()
 
 
 @pytest.fixture
-def make_crew(tmp_path):
+def make_supervisor(tmp_path):
     return lambda: Supervisor(Settings(tmp_path), RunRecords(tmp_path, epoch=1))
 
 
@@ -65,8 +65,8 @@ def outcome(folder):
 
 
 @pytest.mark.parametrize('number', STOP_SIGNALS)
-def test_a_run_that_a_signal_ends_is_stopped(make_crew, door, tmp_path, number):
-    with make_crew() as supervisor:
+def test_a_run_that_a_signal_ends_is_stopped(make_supervisor, door, tmp_path, number):
+    with make_supervisor() as supervisor:
         supervisor.start(
             'lead', roles.save_slowly, door.path, tmp_path / 'save', lead=True
         )
@@ -88,9 +88,9 @@ def test_a_run_that_a_signal_ends_is_stopped(make_crew, door, tmp_path, number):
     ],
 )
 def test_signals_in_quick_succession_do_not_skip_the_last_save(
-    make_crew, door, tmp_path, numbers
+    make_supervisor, door, tmp_path, numbers
 ):
-    with make_crew() as supervisor:
+    with make_supervisor() as supervisor:
         supervisor.start(
             'lead', roles.save_slowly, door.path, tmp_path / 'save', lead=True
         )
@@ -105,12 +105,12 @@ def test_signals_in_quick_succession_do_not_skip_the_last_save(
 
 @pytest.mark.parametrize('number', STOP_SIGNALS)
 def test_a_second_signal_later_kills_a_run_that_says_so(
-    make_crew, door, tmp_path, number, monkeypatch
+    make_supervisor, door, tmp_path, number, monkeypatch
 ):
     monkeypatch.setattr(signals, 'REPEAT', 0.3)
     error = KeyboardInterrupt if number == signal.SIGINT else Terminated
-    with pytest.raises(error), make_crew() as supervisor:
-        supervisor.start('lead', crew_roles.be_deaf, door.path, lead=True)
+    with pytest.raises(error), make_supervisor() as supervisor:
+        supervisor.start('lead', asked_roles.be_deaf, door.path, lead=True)
         send_when(door, [number, number], pause=0.6)
         supervisor.wait()
     assert outcome(tmp_path) == ('killed', number.name, '')
@@ -121,8 +121,8 @@ def test_a_second_signal_later_kills_a_run_that_says_so(
 @pytest.mark.parametrize(
     ('reason', 'state'), [('run.steps', 'finished'), ('run.duration', 'stopped')]
 )
-def test_limits_of_a_run_are_told_apart(make_crew, tmp_path, reason, state):
-    with make_crew() as supervisor:
+def test_limits_of_a_run_are_told_apart(make_supervisor, tmp_path, reason, state):
+    with make_supervisor() as supervisor:
         supervisor.start('lead', roles.reach, reason, lead=True)
         supervisor.wait()
     assert supervisor.outcome == (state, reason)
@@ -130,10 +130,10 @@ def test_limits_of_a_run_are_told_apart(make_crew, tmp_path, reason, state):
 
 
 def test_a_signal_after_the_last_step_does_not_change_how_a_run_ended(
-    make_crew, door, tmp_path
+    make_supervisor, door, tmp_path
 ):
     args = door.path, tmp_path / 'save', 'run.steps'
-    with make_crew() as supervisor:
+    with make_supervisor() as supervisor:
         supervisor.start('lead', roles.save_slowly, *args, lead=True)
         thread = send_when(door, [signal.SIGTERM])
         supervisor.wait()
@@ -144,9 +144,9 @@ def test_a_signal_after_the_last_step_does_not_change_how_a_run_ended(
 
 def test_a_child_that_is_terminated_twice_dies_of_the_signal(door, tmp_path):
     ended = threading.Event()
-    notify = lambda notice: notice.what == ENDED and ended.set()
-    order = RoleSpec.of(roles.save_for_ever, (door.path,))
-    child = ChildProcess('replay', order, tmp_path / 'log', os.urandom(8).hex(), notify)
+    notify = lambda event: event.what == ENDED and ended.set()
+    spec = RoleSpec.of(roles.save_for_ever, (door.path,))
+    child = ChildProcess('replay', spec, tmp_path / 'log', os.urandom(8).hex(), notify)
     for _ in range(2):
         os.kill(door.await_pid(), signal.SIGTERM)
     assert ended.wait(SECONDS)
@@ -158,9 +158,9 @@ def test_a_pipe_that_another_thread_closes_is_no_error(tmp_path):
     errors = []
     hook, threading.excepthook = threading.excepthook, errors.append
     ended, sending, go_on = threading.Event(), threading.Event(), threading.Event()
-    notify = lambda notice: notice.what == ENDED and ended.set()
-    order = RoleSpec.of(crew_roles.leave, ())
-    child = ChildProcess('env0', order, tmp_path / 'log', os.urandom(8).hex(), notify)
+    notify = lambda event: event.what == ENDED and ended.set()
+    spec = RoleSpec.of(asked_roles.leave, ())
+    child = ChildProcess('env0', spec, tmp_path / 'log', os.urandom(8).hex(), notify)
     assert ended.wait(SECONDS)
     send = child._pipe._send_bytes
 

@@ -20,6 +20,7 @@ from embodied.run.parallel import parallel_env, parallel_envs
 from embodied.run.parallel.env.group import InlineGroup, ThreadGroup, make_group
 from embodied.run.parallel.env.worker import run_worker
 from embodied.run.parallel.settings import FIRST_EVAL_ENV, WorkerPlan
+from embodied.run.parallel.supervision.health import Health
 
 ACTION = {'action': np.int32(7), 'reset': np.bool_(False)}
 RESET = {'action': np.int32(0), 'reset': np.bool_(True)}
@@ -76,9 +77,9 @@ class FakeActor:
             reset = obs['is_last'].copy()
             for i in range(count):
                 envid, serial = int(origin['envid'][i]), int(origin['serial'][i])
-                session = origin['session'][i].tobytes()
+                worker = origin['worker_id'][i].tobytes()
                 row = {k: v[i] for k, v in obs.items()}
-                self.rows.append((method, envid, serial, session, row))
+                self.rows.append((method, envid, serial, worker, row))
                 reset[i] |= self.unknown(envid, serial)
             self.messages.append(origin['envid'].tolist())
             self.change.notify_all()
@@ -87,14 +88,14 @@ class FakeActor:
         action = 1000 * (origin['envid'] + 1) + origin['serial'].astype(np.int32)
         return {'acts': {'action': action}, 'reset': reset, 'stop': stop}
 
-    def _evaluate(self, session, envid, period):
+    def _evaluate(self, worker_id, envid, period):
         with self.change:
             self.evaluations.append((period, len(self.rows)))
         return {'period': period + 1, 'stop': period + 1 >= self.periods}
 
-    def _leave(self, session):
+    def _leave(self, worker_id):
         with self.change:
-            self.left.append(session.tobytes())
+            self.left.append(worker_id.tobytes())
             self.change.notify_all()
 
 
@@ -112,9 +113,9 @@ def test_every_row_says_where_it_comes_from(tmp_path, envids):
         run_worker(Env, plan(*envids), args)
         actor.wait_for(lambda: actor.left)
     assert {row[0] for row in actor.rows} == {'act'}
-    sessions = {row[3] for row in actor.rows}
-    assert len(sessions) == 1
-    assert actor.left == list(sessions)
+    workers = {row[3] for row in actor.rows}
+    assert len(workers) == 1
+    assert actor.left == list(workers)
     for envid in envids:
         rows = actor.of(envid)
         assert [row[2] for row in rows] == list(range(len(rows)))
@@ -126,7 +127,7 @@ def test_every_row_says_where_it_comes_from(tmp_path, envids):
         assert done == [0] + [1000 * (envid + 1) + i for i in range(len(rows) - 1)]
 
 
-def test_two_workers_have_two_sessions(tmp_path):
+def test_two_workers_have_two_ids(tmp_path):
     args = make_args(tmp_path)
     with FakeActor(args, rows=10) as actor:
         for envid in (0, 1):
@@ -151,9 +152,12 @@ def test_messages_hold_no_more_rows_than_the_actor_takes(tmp_path):
 
 
 def test_environments_that_would_join_beyond_the_last_one_are_refused(tmp_path):
-    args = make_args(tmp_path, envs=4).update(replica=4)
-    with pytest.raises(ConfigError, match='no environment 4.*Raise run.envs'):
-        parallel_envs(Env, Env, args)
+    args = make_args(tmp_path, envs=4)
+    refused = pytest.raises(ConfigError, match='no environment 4.*Raise run.envs')
+    with refused:
+        parallel_envs(Env, Env, {**args, 'first_env': 4})
+    with refused, pytest.warns(FutureWarning, match='run.first_env=4'):
+        parallel_envs(Env, Env, {**args, 'replica': 4})  # its former name
 
 
 def test_rows_do_not_wait_for_answers_that_come_from_far_away(tmp_path):
@@ -241,7 +245,7 @@ def test_evaluation_plays_its_episodes_and_waits_for_the_next(tmp_path):
 
 def test_a_single_environment_runs_in_the_thread_of_its_worker():
     envs = []
-    group = make_group([lambda: envs.append(Env(0)) or envs[0]], [0])
+    group = make_group([lambda: envs.append(Env(0)) or envs[0]], [0], Health())
     assert isinstance(group, InlineGroup)
     group.send(0, RESET)
     group.receive(1)
@@ -257,7 +261,8 @@ def test_several_environments_have_one_thread_each_for_life():
         envs[index] = Env(index)
         return envs[index]
 
-    group = make_group([functools.partial(make, i) for i in range(3)], [0, 1, 2])
+    makes = [functools.partial(make, i) for i in range(3)]
+    group = make_group(makes, [0, 1, 2], Health())
     assert isinstance(group, ThreadGroup)
     for position in range(3):
         group.send(position, RESET)
@@ -411,8 +416,8 @@ def test_all_workers_of_a_machine_are_started_and_awaited(tmp_path):
         starter.join()
         actor.wait_for(lambda: len(actor.left) == 3)
     groups = {}
-    for _, envid, _, session, _ in actor.rows:
-        groups.setdefault(session, set()).add(envid)
+    for _, envid, _, worker, _ in actor.rows:
+        groups.setdefault(worker, set()).add(envid)
     assert sorted(map(sorted, groups.values())) == [[0, 1], [2], [FIRST_EVAL_ENV]]
 
 

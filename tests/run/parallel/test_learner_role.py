@@ -6,16 +6,19 @@ import threading
 import data_parts as parts
 import numpy as np
 import pytest
-from data_parts import DEADLINE, Worker, is_waiting, make_rows
+from data_parts import DEADLINE, SHORT, Worker, is_waiting, make_rows
 from learner_parts import Run
+from local_client import LocalClient
 
 from embodied.core.errors import CheckpointError
 from embodied.logging import read_records
 from embodied.replay import Replay
 from embodied.run.parallel import parallel_learner
-from embodied.run.parallel.learner import connections as peers
+from embodied.run.parallel.learner import connections
+from embodied.run.parallel.learner.fetcher import Fetcher
 from embodied.run.parallel.run_state import RunState
 from embodied.run.parallel.saves.manifest import Manifest
+from embodied.run.shared import meters
 from embodied.streams import Consec, Stateless
 from embodied.transport import Disconnected
 
@@ -33,11 +36,11 @@ def updates(steps):
     return (steps - 17) * 2 // 3
 
 
-@pytest.mark.parametrize('transport', ['zmq', 'portal'])
+@pytest.mark.parametrize('transport', ['native', 'portal'])
 def test_trains_what_the_steps_have_earned_and_ends_all_roles(tmp_path, transport):
     done = run(tmp_path, steps=60, transport=transport)
     assert done.agent.updates == updates(60)
-    assert done.session.reason == 'run.steps'
+    assert done.run_state.reason == 'run.steps'
     saved = done.saved()
     assert saved['updates'] == done.agent.updates
     assert saved['trained'] == 3 * done.agent.updates
@@ -51,10 +54,10 @@ def test_trains_what_the_steps_have_earned_and_ends_all_roles(tmp_path, transpor
 
 def test_the_logger_lives_until_the_actor_has_told_it_everything(tmp_path):
     last = Run(tmp_path, steps=60)
-    with last.session.acting():
+    with last.run_state.acting():
         last.barrier.wait(DEADLINE)
         last.act()
-        assert last.session.wait(DEADLINE)
+        assert last.run_state.wait(DEADLINE)
         logger = last.roles[1]
         assert is_waiting(last.learner) and logger.is_alive()
         last.logger.call('add', {'late': 1.0}, 'test', 60).result(DEADLINE)
@@ -142,17 +145,17 @@ def test_the_duration_ends_a_run_that_waits_for_replay(tmp_path):
     limited = Run(tmp_path, duration=0.2)
     limited.barrier.wait(DEADLINE)
     limited.join()
-    assert limited.session.reason == 'run.duration'
+    assert limited.run_state.reason == 'run.duration'
     assert limited.agent.updates == 0 and limited.saved()['complete']
 
 
-def test_earlier_sessions_count_for_the_duration(tmp_path):
+def test_earlier_starts_count_for_the_duration(tmp_path):
     first = run(tmp_path, steps=40)
     spent = first.saved()['seconds']
     limited = Run(tmp_path, duration=spent / 2)
     limited.barrier.wait(DEADLINE)
     limited.join()
-    assert limited.session.reason == 'run.duration'
+    assert limited.run_state.reason == 'run.duration'
     assert limited.saved()['updates'] == first.agent.updates
 
 
@@ -161,7 +164,7 @@ def test_somebody_who_interrupts_gets_a_save_but_no_report(tmp_path):
     interrupted.barrier.wait(DEADLINE)
     interrupted.act(end=6)
     interrupted.agent.wait_for_updates(4)
-    interrupted.session.stop('SIGTERM')
+    interrupted.run_state.stop('SIGTERM')
     interrupted.join()
     saved = interrupted.saved()
     assert saved['updates'] == interrupted.agent.updates
@@ -178,12 +181,11 @@ def test_an_interruption_while_replay_is_awaited_is_heard(tmp_path):
 
 
 def test_reports_come_from_streams_of_their_own(tmp_path):
-    evaluated = threading.Event()
+    trained, evaluated = threading.Event(), threading.Event()
 
     class Reporting(parts.Agent):
         def report(self, carry, batch):
-            if batch['number'].max() >= 1000:
-                evaluated.set()
+            (evaluated if batch['number'].max() >= 1000 else trained).set()
             return super().report(carry, batch)
 
     reported = Run(tmp_path, Reporting(), report_every=-1.0, report_batches=2)
@@ -192,13 +194,26 @@ def test_reports_come_from_streams_of_their_own(tmp_path):
     for serial in range(1000, 1005):
         rows = make_rows(1, serial)
         reported.evaluate.call('add_batch_eval', *rows).result(DEADLINE)
-    assert evaluated.wait(DEADLINE)
-    reported.session.stop('run.duration')
+    assert trained.wait(DEADLINE) and evaluated.wait(DEADLINE)
+    reported.run_state.stop('run.duration')
     reported.join(acting)
     named = reported.named()
     assert named['report/error'][-1] == named['eval/error'][-1] == 0.5
     assert named['report/video'][-1].shape == (2, 4, 4, 3)
     assert max(reported.agent.numbers) < 1000
+
+
+def test_reports_that_take_long_are_put_off(tmp_path, monkeypatch):
+    monkeypatch.setattr(meters, 'ALLOWED', 1e-9)
+    reported = Run(tmp_path, report_every=1e-9, report_batches=1, consec_report=1)
+    reported.barrier.wait(DEADLINE)
+    acting = Worker(reported.act)
+    reported.agent.wait_for_reports(2)
+    reported.agent.wait_for_updates(reported.agent.updates + 10)
+    reported.run_state.stop('SIGTERM')
+    reported.join(acting)
+    assert reported.agent.reports == 2  # The first one does not count.
+    assert reported.named()['learner/reports'][-1] > 0
 
 
 def test_a_report_takes_whole_sequences_from_a_fresh_carry(tmp_path):
@@ -224,7 +239,7 @@ def test_a_report_takes_whole_sequences_from_a_fresh_carry(tmp_path):
         reported.barrier.wait(DEADLINE)
         acting = Worker(reported.act)
         reported.agent.wait_for_reports(8)
-        reported.session.stop('SIGTERM')
+        reported.run_state.stop('SIGTERM')
         reported.join(acting)
     expected = [(0, 0), (1, 1), (2, 0), (3, 1), (4, 0), (5, 1)]
     assert all(x == expected[: len(x)] for x in Reporting.seen)
@@ -249,12 +264,30 @@ def test_an_interruption_while_a_report_waits_for_replay_is_heard(tmp_path):
     acting = Worker(stuck.act)
     stuck.agent.wait_for_reports(1)
     assert is_waiting(stuck.learner)
-    stuck.session.stop('failure')
+    stuck.run_state.stop('failure')
     stuck.learner.join()
     answer.set()
     stuck.end_roles()
     with contextlib.suppress(Disconnected):
         acting.join()
+
+
+def test_two_threads_close_a_stream_one_after_the_other():
+    entered, go = threading.Semaphore(0), threading.Event()
+
+    class Slow(LocalClient):
+        def close(self):
+            entered.release()
+            assert go.wait(DEADLINE)
+            super().close()
+
+    stream = Fetcher(Slow({}), 'sample_batch_train', 1, 3)
+    first, second = Worker(stream.close), Worker(stream.close)
+    assert entered.acquire(timeout=DEADLINE)
+    assert not entered.acquire(timeout=SHORT)
+    go.set()
+    first.join()
+    second.join()
 
 
 def test_latents_of_every_update_come_back_to_a_replay_that_is_slow(tmp_path):
@@ -275,7 +308,7 @@ def test_latents_of_every_update_come_back_to_a_replay_that_is_slow(tmp_path):
 
 
 def test_latents_that_are_dropped_are_an_event(tmp_path, monkeypatch):
-    monkeypatch.setattr(peers, 'LATENTS_PATIENCE', 0.1)
+    monkeypatch.setattr(connections, 'LATENTS_WAIT', 0.1)
     answer = threading.Event()
 
     class Hanging(Replay):
@@ -289,7 +322,7 @@ def test_latents_that_are_dropped_are_an_event(tmp_path, monkeypatch):
     acting = Worker(hanging.act)
     hanging.agent.wait_for_updates(20)  # Training goes on.
     answer.set()
-    hanging.session.stop('run.duration')
+    hanging.run_state.stop('run.duration')
     hanging.join(acting)
     assert hanging.named()['learner/dropped_updates'][-1] > 10
     events = read_records(tmp_path / 'events.jsonl')
@@ -303,7 +336,7 @@ def test_without_evaluation_there_is_no_report_of_it(tmp_path):
     done.barrier.wait(DEADLINE)
     acting = Worker(done.act)
     done.agent.wait_for_reports(1)
-    done.session.stop('run.duration')
+    done.run_state.stop('run.duration')
     done.join(acting)
     assert 'report/error' in done.named() and 'eval/error' not in done.named()
 
@@ -363,7 +396,7 @@ class FailingReplay:
         return self._replay.save()
 
 
-@pytest.mark.parametrize('transport', ['zmq', 'portal'])
+@pytest.mark.parametrize('transport', ['native', 'portal'])
 def test_a_save_that_fails_in_replay_ends_neither_of_them(tmp_path, transport):
     saved = threading.Event()
     make = lambda: FailingReplay(parts.make_replay(), saved)
@@ -372,9 +405,11 @@ def test_a_save_that_fails_in_replay_ends_neither_of_them(tmp_path, transport):
     acting = Worker(saving.act)
     assert saved.wait(DEADLINE)
     saving.agent.wait_for_updates(saving.agent.updates + 2)
-    saving.session.stop('SIGTERM')
+    saving.run_state.stop('SIGTERM')
     saving.join(acting)
-    events = read_records(tmp_path / 'events.jsonl')
+    # After a signal the learner no longer waits for a replay that is slow.
+    late = 'latents_dropped'
+    events = [x for x in read_records(tmp_path / 'events.jsonl') if x['event'] != late]
     assert [x['event'] for x in events] == ['save_failed', 'ended']
     assert events[0]['role'] == 'replay'
     assert 'No space left on device' in events[0]['reason']
@@ -396,7 +431,7 @@ def test_saves_while_it_trains(tmp_path):
     saving.barrier.wait(DEADLINE)
     acting = Worker(saving.act)
     assert saves.acquire(timeout=DEADLINE) and saves.acquire(timeout=DEADLINE)
-    saving.session.stop('failure')  # no last save
+    saving.run_state.stop('failure')  # no last save
     saving.learner.join()
     assert 0 < saving.saved()['updates'] <= saving.agent.updates
     saving.end_roles()

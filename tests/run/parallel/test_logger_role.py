@@ -13,16 +13,15 @@ from data_parts import DEADLINE, Worker
 
 from embodied.logging import JsonlOutput, Logger, ScoreFile, read_records
 from embodied.run.parallel import parallel_logger
-from embodied.run.parallel.context import make_client
+from embodied.run.parallel.context import RoleContext
 from embodied.run.parallel.logger.logger import LoggerService
-from embodied.run.parallel.settings import ParallelSettings
 from embodied.transport import RemoteError
 
 
 def make_service(logdir, logger=None, **changes):
     logger = logger or Logger(elements.Counter(), [JsonlOutput(logdir)])
-    settings = parts.make_settings(logdir, **changes)
-    return LoggerService(logger, ScoreFile(logdir), settings)
+    context = parts.make_context(logdir, **changes)
+    return LoggerService(logger, ScoreFile(logdir), context)
 
 
 def make_trans(*rows):
@@ -169,9 +168,9 @@ def test_a_restart_continues_at_the_saved_step(tmp_path):
 @contextlib.contextmanager
 def running(logdir, make_logger, **changes):
     args = parts.make_args(logdir, **changes)
-    settings = ParallelSettings.read(args)
+    context = RoleContext.of(args)
     role = Worker(parallel_logger, make_logger, args)
-    with make_client(settings.logger_addr, 'test', settings) as client:
+    with context.make_client(args.logger_addr, 'test') as client:
         try:
             yield client
         finally:
@@ -209,7 +208,7 @@ def test_a_restored_logger_writes_nothing_before_it_knows_the_step(tmp_path):
     assert (line['step'], line['train/loss'], line['replay/fill']) == (25, 1.0, 1.0)
 
 
-@pytest.mark.parametrize('transport', ['zmq', 'portal'])
+@pytest.mark.parametrize('transport', ['native', 'portal'])
 def test_the_role_writes_what_it_has_when_the_run_ends(tmp_path, transport):
     entries = []
     make = lambda: elements.Logger(elements.Counter(), [entries.extend])

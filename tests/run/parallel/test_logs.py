@@ -7,13 +7,12 @@ import sys
 import threading
 from pathlib import Path
 
-import crew_roles
+import asked_roles
 import log_roles as roles
 import pytest
-from crew_roles import Settings
+from asked_roles import Settings
 
 from embodied.core.errors import RoleError
-from embodied.run.parallel.address_book import Places
 from embodied.run.parallel.engines.ray.keeper import Keeper
 from embodied.run.parallel.supervision.process import ENDED, RoleSpec
 from embodied.run.parallel.supervision.role_logs import MAX_BYTES, LogWriter
@@ -116,7 +115,7 @@ def test_a_program_that_holds_the_pipe_does_not_hold_up_the_end(tmp_path):
 
 
 def test_a_role_goes_on_after_its_launcher_was_suspended(tmp_path):
-    door = crew_roles.Door(tmp_path)
+    door = asked_roles.Door(tmp_path)
     command = [sys.executable, roles.__file__, str(tmp_path), str(door.path)]
     with subprocess.Popen(command) as launcher:
         door.await_pid()
@@ -132,10 +131,10 @@ def test_a_role_goes_on_after_its_launcher_was_suspended(tmp_path):
 @pytest.mark.parametrize('shown', [False, True])
 def test_a_role_on_another_node_leaves_a_bounded_log_as_well(tmp_path, shown):
     keeper = Keeper()
-    order = RoleSpec.of(roles.print_much, ('stderr', MUCH))
+    spec = RoleSpec.of(roles.print_much, ('stderr', MUCH))
     log = tmp_path / 'logs' / 'env0.log'
-    keeper.start('env0', order, log, os.urandom(8).hex(), shown, Places())
-    while ENDED not in keeper.listen(SECONDS).notices:
+    keeper.start('env0', spec, log, os.urandom(8).hex(), shown, None)
+    while ENDED not in keeper.listen(SECONDS).events:
         pass
     assert keeper.collect() is None
     assert max(sizes(log.parent).values()) <= MAX_BYTES

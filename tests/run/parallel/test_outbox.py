@@ -117,7 +117,7 @@ def test_a_wait_for_room_can_be_cut_short(receiver, make_outbox):
     fill(receiver, outbox, 1)
     putting = Worker(outbox.put, 2)
     assert is_waiting(putting)
-    outbox.hurry()
+    outbox.stop_waiting()
     assert putting.join() is False
     assert outbox.put(3) is False and outbox.dropped == 2
 

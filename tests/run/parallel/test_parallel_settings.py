@@ -54,16 +54,29 @@ def read(**changes):
 
 def test_known_keys_are_enough_and_ours_have_defaults():
     settings = read()
-    assert (settings.transport, settings.grace) == ('zmq', 60.0)
+    assert (settings.transport, settings.grace) == ('native', 60.0)
     assert settings.usage is True
     assert read(usage={'psutil': False}).usage is False
 
 
-@pytest.mark.parametrize('key', sorted(GIVEN.keys() - {'replica', 'replicas'}))
+NEEDED = ('logdir', 'batch_size', 'batch_length')
+
+
+def test_few_keys_are_enough():
+    settings = ParallelSettings.read({key: GIVEN[key] for key in NEEDED})
+    assert (settings.actor_addr, settings.envs) == ('localhost:{auto}', 16)
+
+
+@pytest.mark.parametrize('key', NEEDED)
 def test_a_missing_key_is_named(key):
     args = elements.Config({k: v for k, v in GIVEN.items() if k != key})
     with pytest.raises(ConfigError, match=f'lack {key}'):
         ParallelSettings.read(args)
+
+
+def test_the_former_name_of_the_transport_gives_a_note():
+    with pytest.warns(FutureWarning, match='run.transport=zmq is called .*=native'):
+        assert read(transport='zmq').transport == 'native'
 
 
 @pytest.mark.parametrize(
@@ -73,7 +86,7 @@ def test_a_missing_key_is_named(key):
         ({'eval_envs': -1}, 'eval_envs=-1 must be at least 0'),
         ({'actor_batch': 5}, 'run.actor_batch=5 exceeds run.envs=4: a full batch'),
         ({'actor_threads': 0}, 'actor_threads=0 must be at least 1'),
-        ({'transport': 'grpc'}, "run.transport='grpc' .* zmq, portal"),
+        ({'transport': 'grpc'}, "run.transport='grpc' .* native, portal"),
         ({'replicas': 0}, 'replicas=0 must be at least 1'),
         ({'agent_process': 'yes'}, "agent_process='yes' must be of type bool"),
     ],
@@ -137,9 +150,9 @@ def test_given_addresses_stay_and_are_told_from_chosen_ones():
     fixed = {'actor_addr': ':1000', 'replay_addr': ':1001', 'logger_addr': ':1002'}
     assert addresses.resolve(read(**fixed)) == fixed
     settings = read(replay_addr='localhost:1001')
-    error = 'cannot listen at tcp://127.0.0.1:{}: Address already in use'
-    assert not addresses.was_chosen(error.format(1001), settings)
-    assert addresses.was_chosen(error.format(1003), settings)
+    assert not addresses.is_replaceable('tcp://127.0.0.1:1001', settings)
+    assert addresses.is_replaceable('tcp://127.0.0.1:1003', settings)
+    assert not addresses.is_replaceable('', settings)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +172,7 @@ def test_given_addresses_stay_and_are_told_from_chosen_ones():
         ({'actor_addr': '10.0.0.1:4000'}, 'No keys in .*`dreamer keys'),
         (
             {'actor_addr': '10.0.0.1:4000', 'transport': 'portal'},
-            'portal cannot tell who calls',
+            'portal cannot authenticate clients',
         ),
     ],
 )

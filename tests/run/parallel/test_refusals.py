@@ -15,17 +15,16 @@ from embodied import transport
 from embodied.core.errors import RowsError
 from embodied.run.parallel import parallel_actor, run_id
 from embodied.run.parallel.compatibility import RowCheck, declare
-from embodied.run.parallel.context import make_client
+from embodied.run.parallel.context import RoleContext
 from embodied.run.parallel.env.worker import run_worker
 from embodied.run.parallel.run_state import RunState
 from embodied.run.parallel.settings import (
     FIRST_EVAL_ENV,
     MOST_ENVS,
-    ParallelSettings,
     WorkerPlan,
 )
 
-BACKENDS = ['zmq', 'portal']
+BACKENDS = ['native', 'portal']
 PLAN, OTHER, LAST = (WorkerPlan((envid,), False) for envid in (0, 1, 3))
 
 
@@ -154,7 +153,7 @@ def test_rows_that_do_not_fit_are_an_error_of_the_worker(tmp_path, agent, key):
 def make_rows(envid=1, **changes):
     origin = {
         'envid': np.int32(envid),
-        'session': np.arange(16, dtype=np.uint8),
+        'worker_id': np.arange(16, dtype=np.uint8),
         'serial': np.int64(0),
     }
     obs = Env(0).step({'reset': True, 'action': 0})
@@ -177,7 +176,7 @@ WRONG = {
     'nested': make_rows(image={'left': np.zeros((4, 4, 3), np.uint8)}),
     'number': make_rows(envid=MOST_ENVS),
     'negative': make_rows(envid=-1),
-    'session': make_rows(session=np.zeros(3, np.uint8)),
+    'worker_id': make_rows(worker_id=np.zeros(3, np.uint8)),
     'no serial': make_rows(serial=None),
     'real serial': make_rows(serial=np.float64(0)),
     'log': make_rows(**{'log/step': np.complex64(1)}),
@@ -207,12 +206,12 @@ def test_a_wrong_number_in_a_batch_is_the_error_of_one_worker_only(tmp_path):
             return super().policy(*args, **kwargs)
 
     args = make_args(tmp_path, max_wait=0.2)
-    settings = ParallelSettings.read(args)
+    context = RoleContext.of(args)
     agent = Slow()
     with serving(agent, args), contextlib.ExitStack() as stack:
         clients = []
         for number in range(4):
-            client = make_client(args.actor_addr, f'worker{number}', settings)
+            client = context.make_client(args.actor_addr, f'worker{number}')
             clients.append(stack.enter_context(client))
             client.connect(DEADLINE)
         numbers = (0, 1, MOST_ENVS, 2)  # The others come together, after the first.

@@ -14,21 +14,22 @@ from data_parts import DEADLINE, Worker, make_rows
 from embodied.core.checkpoint import Checkpoint
 from embodied.logging import read_records
 from embodied.run.parallel import parallel_replay, protocol
-from embodied.run.parallel.context import make_client, make_server
+from embodied.run.parallel.context import RoleContext
 from embodied.run.parallel.learner.fetcher import Fetcher
 from embodied.run.parallel.replay.buffer import Buffer
 from embodied.run.parallel.replay.replay import ReplayService
-from embodied.run.parallel.settings import ParallelSettings
+from embodied.run.parallel.supervision.health import Health
 from embodied.streams import Consec, Stateless
 from embodied.transport import RemoteError
 
 
 def make_service(logdir, replay=None, stream=parts.make_stream, **changes):
-    settings = parts.make_settings(logdir, **changes)
+    context = parts.make_context(logdir, **changes)
     replay = parts.make_replay() if replay is None else replay
-    train = Buffer(replay, stream, ('train', 'report'))
-    evaluation = Buffer(parts.make_replay(), parts.make_stream, ('eval',))
-    return ReplayService(train, evaluation, settings)
+    health = context.health
+    train = Buffer(replay, stream, ('train', 'report'), health)
+    evaluation = Buffer(parts.make_replay(), parts.make_stream, ('eval',), health)
+    return ReplayService(train, evaluation, context)
 
 
 def fill(service, serials, count=4):
@@ -48,14 +49,14 @@ def owed(service, number=0):
 @contextlib.contextmanager
 def served(service):
     """The service behind a real server, and a way to connect to it."""
-    settings = service.settings
-    server = make_server(settings.replay_addr, 'replay', settings)
+    context, addr = RoleContext(service.settings), service.settings.replay_addr
+    server = context.make_server(addr, 'replay')
     for name in protocol.REPLAY:
         server.bind(name, getattr(service, name), once=True)
     with contextlib.ExitStack() as stack:
         stack.enter_context(server)
         yield lambda: stack.enter_context(
-            contextlib.closing(make_client(settings.replay_addr, 'test', settings))
+            contextlib.closing(context.make_client(addr, 'test'))
         )
 
 
@@ -63,14 +64,14 @@ def served(service):
 def running(logdir, replay=parts.make_replay, stream=parts.make_stream, **changes):
     """The role as its entry function starts it, and a way to connect to it."""
     args = parts.make_args(logdir, **changes)
-    settings = ParallelSettings.read(args)
+    context, addr = RoleContext.of(args), args.replay_addr
     role = Worker(parallel_replay, replay, parts.make_replay, stream, args)
     with contextlib.ExitStack() as stack:
         connect = lambda: stack.enter_context(
-            contextlib.closing(make_client(settings.replay_addr, 'test', settings))
+            contextlib.closing(context.make_client(addr, 'test'))
         )
         try:
-            yield connect, settings
+            yield connect, context.settings
         finally:
             role.check()
         told = connect().call('finish')
@@ -96,7 +97,7 @@ def test_rows_of_evaluation_are_neither_counted_nor_made_to_wait(tmp_path):
     assert service.sample_batch_eval(0)['number'].shape == (3, 5)
 
 
-@pytest.mark.parametrize('transport', ['zmq', 'portal'])
+@pytest.mark.parametrize('transport', ['native', 'portal'])
 def test_a_waiting_insert_holds_up_nothing_else(tmp_path, transport):
     with running(tmp_path, transport=transport) as (connect, _):
         replay, other = connect(), connect()
@@ -295,10 +296,11 @@ def test_reports_begin_with_a_fresh_sequence_whoever_was_restarted(tmp_path, mod
     settings = {'report_length': 2, 'consec_report': 2}
 
     def make():
-        train = Buffer(parts.make_replay(), cut, ('train', 'report'))
-        evaluation = Buffer(parts.make_replay(), cut, ('eval',))
-        settings_ = parts.make_settings(tmp_path, train_ratio=-1, **settings)
-        return ReplayService(train, evaluation, settings_)
+        context = parts.make_context(tmp_path, train_ratio=-1, **settings)
+        health = context.health
+        train = Buffer(parts.make_replay(), cut, ('train', 'report'), health)
+        evaluation = Buffer(parts.make_replay(), cut, ('eval',), health)
+        return ReplayService(train, evaluation, context)
 
     service = make()
     fill(service, range(20), count=3)
@@ -505,7 +507,7 @@ def test_our_batches_are_assembled_where_the_server_wants_them(tmp_path):
         return arrays[-1]
 
     replay = parts.make_replay()
-    buffer = Buffer(replay, parts.make_stream, ('train',), empty)
+    buffer = Buffer(replay, parts.make_stream, ('train',), Health(), empty)
     for serial in range(5):
         buffer.add(*make_rows(2, serial))
     batch = buffer.take('train')

@@ -8,7 +8,7 @@ import pytest
 from data_parts import DEADLINE, LENGTH, Worker
 from learner_parts import Run
 
-from embodied.core.agreement import Agreement
+from embodied.clock import Agreement
 from embodied.core.checkpoint import load_part
 from embodied.core.errors import CheckpointError, ConfigError
 from embodied.run.parallel import parallel_learner
@@ -94,9 +94,9 @@ class Pair:
 def test_all_replicas_stop_after_the_same_update_when_one_is_told(tmp_path):
     pair = Pair(tmp_path)
     pair.runs[0].agent.wait_for_updates(5)
-    pair.runs[1].session.stop('SIGTERM')
+    pair.runs[1].run_state.stop('SIGTERM')
     pair.join()
-    reasons = [run.session.reason for run in pair.runs]
+    reasons = [run.run_state.reason for run in pair.runs]
     assert reasons == ['another replica', 'SIGTERM']
     count = pair.runs[0].agent.updates
     assert count >= 4
@@ -129,7 +129,7 @@ def test_the_agent_is_saved_by_replica_0_which_the_others_follow(tmp_path):
 def test_replicas_report_in_step(tmp_path):
     pair = Pair(tmp_path, report_every=-1.0)
     pair.runs[0].agent.wait_for_reports(2)
-    pair.runs[1].session.stop('SIGTERM')
+    pair.runs[1].run_state.stop('SIGTERM')
     pair.join()
     meetings = pair.runs[0].agent.reported_at
     assert all(one == two for one, two in meetings)

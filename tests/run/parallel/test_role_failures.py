@@ -1,4 +1,4 @@
-"""Failures of roles: what a restart can mend, and what the user is told."""
+"""Failures of roles: when a restart helps, and what the user reads."""
 
 import errno
 import importlib.util
@@ -12,10 +12,11 @@ from embodied.core.errors import (
     FolderInUseError,
     RoleError,
 )
-from embodied.envs.runtime.handles import InlineHandle
-from embodied.run.parallel.supervision.failure import Failure, Report
-from embodied.run.parallel.supervision.restarts import Restarts
-from embodied.transport import AddressInUse, RemoteError
+from embodied.envs.runtime.handles import InlineHandle, ProcessHandle
+from embodied.processes.failure import Failure
+from embodied.run.parallel.supervision.failure import RoleFailure
+from embodied.run.parallel.supervision.states.restarts import Restarts
+from embodied.transport import AddressInUse, Refused, RemoteError
 
 USER_ENV = """
 class Env:
@@ -29,11 +30,11 @@ class Env:
 """
 
 
-def report_of(error):
+def failure_of(error):
     try:
         raise error
     except type(error) as raised:
-        return Report.of(raised)
+        return Failure.of(raised)
 
 
 @pytest.fixture
@@ -42,8 +43,8 @@ def make_failure(tmp_path):
     log.write_text('first\n' * 20 + 'a last word\n')
 
     def make(error=None, code=1, cause=''):
-        report = report_of(error) if error else None
-        return Failure('cook', 7, code, log, report, cause)
+        failure = failure_of(error) if error else None
+        return RoleFailure('cook', 7, code, log, failure, cause)
 
     return make
 
@@ -61,6 +62,12 @@ def make_failure(tmp_path):
         (FolderInUseError('x'), False, True),
         (RuntimeError('RESOURCE_EXHAUSTED: Out of memory allocating'), False, True),
         (RemoteError('ValueError: x'), False, False),
+        (RemoteError('OSError: x', errno=errno.EDQUOT), True, False),
+        (Refused('x'), True, False),
+        # What a message says decides nothing.
+        (ValueError('No space left on device'), False, False),
+        (ValueError('RESOURCE_EXHAUSTED is not a valid name'), False, False),
+        (RemoteError('OSError: x', errno=errno.ENOSPC), True, False),
     ],
 )
 def test_errors_are_final_transient_or_neither(make_failure, error, final, transient):
@@ -136,12 +143,38 @@ def test_an_error_in_an_environment_points_to_the_users_line(tmp_path, make_fail
         try:
             handle.receive()
         except EnvError as error:
-            report = Report.of(error)
-    assert report.place == f'{path}:9 in simulate'
-    message = str(make_failure()._replace(report=report).error())
+            failure = Failure.of(error)
+    assert failure.place == f'{path}:9 in simulate'
+    message = str(make_failure()._replace(failure=failure).error())
     assert 'Environment 3 failed in step(): ValueError: the simulator fell' in message
     assert f'File "{path}", line 9, in simulate' in message
     assert 'embodied' not in message.partition(' ends with')[0]
+
+
+class EnvOnFullDisk:
+    obs_space = act_space = {}
+
+    def step(self, action):
+        raise OSError(errno.ENOSPC, 'cannot write the episode')
+
+    def close(self):
+        pass
+
+
+def test_a_failure_keeps_its_number_and_place_on_its_way_through_processes(
+    make_failure,
+):
+    handle = ProcessHandle(EnvOnFullDisk, 3)
+    handle.request('make')
+    handle.receive()
+    handle.request('step', {})
+    with pytest.raises(EnvError) as info:
+        handle.receive()
+    handle.close()
+    failure = make_failure(info.value)
+    assert failure.final
+    assert failure.failure.place.endswith('in step')
+    assert 'make room' in str(failure.error())
 
 
 def raise_in(name):
@@ -156,7 +189,7 @@ def marks(*names):
         try:
             raise_in(name)
         except ValueError as error:
-            yield Failure('cook', 7, 1, None, Report.of(error)).mark
+            yield RoleFailure('cook', 7, 1, None, Failure.of(error)).signature
 
 
 def test_errors_are_told_apart_by_their_place():
@@ -190,7 +223,7 @@ def test_delays_double_until_there_is_progress(make_failure):
 @pytest.mark.parametrize(
     ('code', 'error', 'cause', 'progress', 'seconds', 'expected'),
     [
-        (-9, None, '', True, 1, 10),  # somebody kills it: goes on for ever
+        (-9, None, '', True, 1, 10),  # killed from outside: restarts for ever
         (-9, None, '', False, 1, LIMIT),
         (-9, None, 'out of memory', True, 1, LIMIT),
         (-9, None, 'out of memory', True, 99, 10),

@@ -8,6 +8,7 @@ import pytest
 
 from embodied.core.checkpoint import Checkpoint, load_part
 from embodied.core.errors import CheckpointError
+from embodied.run.parallel.context import RoleContext
 from embodied.run.parallel.saves import coordinator as saves_lib
 from embodied.run.parallel.saves.coordinator import Saves
 from embodied.run.parallel.saves.manifest import Manifest
@@ -15,6 +16,11 @@ from embodied.transport import Future, RemoteError
 
 FULL = 'OSError: [Errno 28] No space left on device'
 COUNTERS = {'replay': 'steps', 'logger': 'logger_step'}
+
+
+def make_context(folder):
+    settings = SimpleNamespace(checkpoints=folder, keep=1, logdir=folder, trust=False)
+    return RoleContext(settings)
 
 
 class Part:
@@ -53,14 +59,13 @@ class Run:
         self.futures, self.clients = {}, {}
         self.answers_at_once = False
         self.events = []
-        self.lost = set()
+        self.context = make_context(folder)
         self.saves = Saves(
             self.checkpoints['agent'],
-            folder,
             self.ask,
             self.counters,
-            lambda role: role in self.lost,
             lambda event, **details: self.events.append((event, details)),
+            self.context,
         )
 
     def open(self, role):
@@ -154,7 +159,7 @@ def test_after_a_clean_end_the_last_saves_count(tmp_path):
 
 
 def test_a_peer_that_is_away_does_not_keep_the_agent_from_saving(tmp_path, monkeypatch):
-    monkeypatch.setattr(saves_lib, 'PATIENCE', 0.0)
+    monkeypatch.setattr(saves_lib, 'PEERS_SAVE', 0.0)
     run = Run(tmp_path)
     run.train()
     run.save_together()
@@ -199,7 +204,7 @@ def test_nobody_waits_for_a_peer_that_is_lost(tmp_path):
     run.train()
     run.saves.begin()
     run.answer('replay')
-    run.lost.add('logger')
+    run.context.health.ask_to_end('', ['logger'])
     run.saves.await_peers()
     assert not any(run.clients['logger'].waits)
     assert any(run.clients['replay'].waits)
@@ -303,7 +308,7 @@ def test_the_manifest_says_how_a_run_ended(tmp_path, reason, state):
     run.checkpoints['agent'].wait()
     manifest = Manifest.read(tmp_path)
     assert manifest.ended and (manifest.state, manifest.reason) == (state, reason)
-    run.saves.save_agent(0)  # of a session that goes on
+    run.saves.save_agent(0)  # of a run that goes on
     run.checkpoints['agent'].wait()
     manifest = Manifest.read(tmp_path)
     assert not manifest.ended and (manifest.state, manifest.reason) == ('', '')
@@ -360,9 +365,8 @@ def test_an_agent_that_is_gone_does_not_begin_from_scratch(tmp_path):
         manifest = Manifest.read(tmp_path)._replace(ended=ended)
         with pytest.raises(CheckpointError, match='agent holds no save'):
             manifest.adopt(tmp_path)
-    args = SimpleNamespace(checkpoints=tmp_path, keep=1, logdir=tmp_path, trust=False)
     with pytest.raises(CheckpointError, match='agent holds no save'):
-        saves_lib.open_checkpoint(args, 'agent')
+        saves_lib.open_checkpoint(make_context(tmp_path), 'agent')
 
 
 def test_replay_and_logger_can_do_without_their_saves(tmp_path):

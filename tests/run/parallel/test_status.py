@@ -67,6 +67,20 @@ def test_the_command_prints_state_and_roles(tmp_path, capsys):
     assert role == '  agent      running, 1 restarts, process 5, last error: burnt'
 
 
+@pytest.mark.parametrize(
+    ('doing', 'line'),
+    [
+        ({'doing': 'compiling train for 34 s'}, 'running (compiling train for 34 s), '),
+        ({'doing': ''}, 'running (compiling), '),
+        ({}, 'running (compiling), '),  # as version 0.1.0 wrote it
+    ],
+)
+def test_the_command_says_what_takes_a_role_long(tmp_path, capsys, doing, line):
+    write(tmp_path, roles={'agent': {**ROLE, 'activity': 'compiling', **doing}})
+    assert main(['status', str(tmp_path)]) == 0
+    assert line in capsys.readouterr().out
+
+
 def test_the_command_says_why_a_run_has_ended(tmp_path, capsys):
     write(tmp_path, 'stopped', reason='SIGTERM')
     assert main(['status', str(tmp_path)]) == 0
@@ -89,7 +103,7 @@ def test_the_roles_of_a_dead_launcher_are_gone(tmp_path, capsys):
     write(tmp_path, pid=dead_pid())
     assert main(['status', str(tmp_path)]) == 0
     first, _, role = capsys.readouterr().out.splitlines()
-    assert first.startswith('dead: its launcher is gone')
+    assert first.startswith('dead: its launcher was killed')
     assert role == '  agent      gone, 1 restarts, last error: burnt'
 
 
@@ -101,12 +115,12 @@ def test_folders_without_a_status_are_refused(tmp_path, capsys):
 # Taking over
 
 
-def start_marked(mark):
+def start_tagged(tag):
     """A process that never ends, as an earlier session may leave it behind."""
     code = 'import threading; print(1, flush=True); threading.Event().wait()'
     process = subprocess.Popen(
         [sys.executable, '-c', code],
-        env={**os.environ, lineage.MARK: mark},
+        env={**os.environ, lineage.TAG: tag},
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
@@ -115,7 +129,7 @@ def start_marked(mark):
 
 
 def test_what_an_earlier_session_left_behind_is_ended(tmp_path):
-    left, other = start_marked('run1.agent.0.'), start_marked('run2.agent.0.')
+    left, other = start_tagged('run1.agent.0.'), start_tagged('run2.agent.0.')
     try:
         write(tmp_path, pid=dead_pid(), lineage='run1')
         take_over(tmp_path)
@@ -130,8 +144,8 @@ def test_what_an_earlier_session_left_behind_is_ended(tmp_path):
 
 @pytest.fixture
 def left():
-    """What an earlier session with the mark `run1` has left behind."""
-    process = start_marked('run1.agent.0.')
+    """What an earlier session with the tag `run1` has left behind."""
+    process = start_tagged('run1.agent.0.')
     yield process
     process.kill()
     process.wait()
@@ -157,7 +171,7 @@ def test_a_folder_that_was_moved_is_still_the_same(tmp_path, left):
 
 
 def test_the_processes_of_a_living_launcher_are_left_alone(tmp_path, left):
-    launcher = start_marked('run2')
+    launcher = start_tagged('run2')
     try:
         identity = Identity.of(launcher.pid)._asdict()
         write(tmp_path, **identity, lineage='run1')

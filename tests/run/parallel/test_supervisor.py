@@ -1,4 +1,4 @@
-"""Supervision of roles: who is started again, when, and who is not."""
+"""Supervision of roles: which of them are started again, and when."""
 
 import os
 import select
@@ -7,15 +7,14 @@ import subprocess
 import sys
 import threading
 
-import crew_roles
+import asked_roles
 import pytest
 import supervised_roles as roles
-from crew_roles import Settings
+from asked_roles import Settings
 
 from embodied.core.errors import ConfigError, RoleError
 from embodied.logging import read_records
-from embodied.run.parallel.supervision import hang as watch
-from embodied.run.parallel.supervision import supervisor as crew_module
+from embodied.run.parallel.supervision import hang, supervised_run
 from embodied.run.parallel.supervision.role import Role
 from embodied.run.parallel.supervision.run_records import RunRecords
 from embodied.run.parallel.supervision.status import Status
@@ -28,13 +27,13 @@ SECONDS = 30  # until something that should happen counts as missing
 
 @pytest.fixture
 def door(tmp_path):
-    door = crew_roles.Door(tmp_path)
+    door = asked_roles.Door(tmp_path)
     yield door
     door.close()
 
 
 @pytest.fixture
-def make_crew(tmp_path):
+def make_supervisor(tmp_path):
     def make(**options):
         settings = Settings(tmp_path, **options)
         return Supervisor(settings, RunRecords(tmp_path, epoch=1))
@@ -65,8 +64,8 @@ def interrupt_when(door, count=1):
 # Restarts
 
 
-def test_a_killed_role_is_started_again(make_crew, tmp_path):
-    with make_crew(max_restarts=1) as supervisor:
+def test_a_killed_role_is_started_again(make_supervisor, tmp_path):
+    with make_supervisor(max_restarts=1) as supervisor:
         supervisor.start('role', roles.die_until, tmp_path, 2, True)
         supervisor.wait()
     assert roles.count_lives(tmp_path) == 2
@@ -77,18 +76,18 @@ def test_a_killed_role_is_started_again(make_crew, tmp_path):
     assert status.record['roles']['role']['restarts'] == 1
 
 
-def test_restarts_with_progress_in_between_are_not_limited(make_crew, tmp_path):
-    with make_crew(max_restarts=1) as supervisor:
+def test_restarts_with_progress_in_between_are_not_limited(make_supervisor, tmp_path):
+    with make_supervisor(max_restarts=1) as supervisor:
         supervisor.start('role', roles.die_until, tmp_path, 4, True)
         supervisor.wait()
     assert roles.count_lives(tmp_path) == 4
 
 
-def test_restarts_without_progress_are_limited(make_crew, tmp_path):
+def test_restarts_without_progress_are_limited(make_supervisor, tmp_path):
     message = r'2 times \(run.max_restarts\)'
     with (
         pytest.raises(RoleError, match=message) as info,
-        make_crew(max_restarts=2) as c,
+        make_supervisor(max_restarts=2) as c,
     ):
         c.start('role', roles.die_until, tmp_path, 9, False)
         c.wait()
@@ -104,17 +103,17 @@ def test_restarts_without_progress_are_limited(make_crew, tmp_path):
     ('error', 'raised', 'lives'),
     [
         (ValueError('burnt'), RoleError, 2),  # the same again, right after the start
-        (ConfigError('burnt'), ConfigError, 1),  # only the user can mend it
+        (ConfigError('burnt'), ConfigError, 1),  # only the user can correct it
         (OSError(28, 'burnt'), RoleError, 1),  # no space left
         (ConnectionRefusedError('burnt'), RoleError, 4),  # may go away
     ],
 )
-def test_errors_that_trying_cannot_mend_end_the_run(
-    make_crew, tmp_path, error, raised, lives
+def test_errors_that_a_restart_does_not_help_against_end_the_run(
+    make_supervisor, tmp_path, error, raised, lives
 ):
     with (
         pytest.raises(raised, match='burnt') as info,
-        make_crew(max_restarts=3) as supervisor,
+        make_supervisor(max_restarts=3) as supervisor,
     ):
         supervisor.start('cook', roles.fail_always, tmp_path, error)
         supervisor.wait()
@@ -126,10 +125,10 @@ def test_errors_that_trying_cannot_mend_end_the_run(
 
 
 def test_a_role_that_leaves_while_the_run_goes_on_is_started_again(
-    make_crew, door, tmp_path
+    make_supervisor, door, tmp_path
 ):
-    with make_crew(max_restarts=1) as supervisor:
-        supervisor.start('lead', crew_roles.stay, door.path, lead=True)
+    with make_supervisor(max_restarts=1) as supervisor:
+        supervisor.start('lead', asked_roles.stay, door.path, lead=True)
         supervisor.start('other', roles.fail_then_stay, tmp_path, door.path)
         thread = interrupt_when(door, 2)
         supervisor.wait()
@@ -137,12 +136,12 @@ def test_a_role_that_leaves_while_the_run_goes_on_is_started_again(
     assert roles.count_lives(tmp_path) == 2
 
 
-def test_roles_that_left_come_back_when_the_one_who_sent_them_home_starts_again(
-    make_crew, door, tmp_path
+def test_roles_that_have_ended_start_again_with_the_lead_that_had_asked_them_to(
+    make_supervisor, door, tmp_path
 ):
     os.mkfifo(tmp_path / 'ended')
     args = tmp_path, door.path, tmp_path / 'ended'
-    with make_crew(max_restarts=1) as supervisor:
+    with make_supervisor(max_restarts=1) as supervisor:
         supervisor.start('lead', roles.lead_that_dies_once, *args, lead=True)
         supervisor.start('other', roles.leave_and_tell, tmp_path / 'ended')
         supervisor.wait()
@@ -154,9 +153,9 @@ def test_roles_that_left_come_back_when_the_one_who_sent_them_home_starts_again(
 # Stopped and hung
 
 
-def test_a_stopped_role_goes_on(make_crew, tmp_path, monkeypatch):
-    monkeypatch.setattr(crew_module, 'PATIENCE', 0.2)
-    with make_crew() as supervisor:
+def test_a_stopped_role_goes_on(make_supervisor, tmp_path, monkeypatch):
+    monkeypatch.setattr(supervised_run, 'CONTINUES', 0.2)
+    with make_supervisor() as supervisor:
         supervisor.start('role', roles.stop_once, tmp_path)
         supervisor.wait()
     assert roles.count_lives(tmp_path) == 1
@@ -168,8 +167,8 @@ def test_a_stopped_role_goes_on(make_crew, tmp_path, monkeypatch):
     'hang',
     [roles.hang_once, pytest.param(roles.hang_partly_once, marks=pytest.mark.long)],
 )
-def test_a_hung_role_is_started_again(make_crew, tmp_path, hang):
-    with make_crew(max_restarts=1, hang_timeout=3.0) as supervisor:
+def test_a_hung_role_is_started_again(make_supervisor, tmp_path, hang):
+    with make_supervisor(max_restarts=1, hang_timeout=3.0) as supervisor:
         supervisor.start('role', hang, tmp_path)
         supervisor.wait()
     assert roles.count_lives(tmp_path) == 2
@@ -178,8 +177,8 @@ def test_a_hung_role_is_started_again(make_crew, tmp_path, hang):
 
 
 @pytest.mark.long
-def test_a_role_that_compiles_waits_or_computes_is_not_hung(make_crew, tmp_path):
-    with make_crew(hang_timeout=1.0) as supervisor:
+def test_a_role_that_compiles_waits_or_computes_is_not_hung(make_supervisor, tmp_path):
+    with make_supervisor(hang_timeout=1.0) as supervisor:
         supervisor.start('role', roles.take_long, 3.0)
         supervisor.wait()
     assert told(tmp_path) == ['starting', 'running']
@@ -191,7 +190,7 @@ def run_launcher(tmp_path, door, kind):
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_suspended_launcher_gives_everybody_more_time(door, tmp_path):
+def test_a_suspended_launcher_gives_all_roles_more_time(door, tmp_path):
     launcher = run_launcher(tmp_path, door, 'slow')
     role = door.await_pid()
     launcher.send_signal(signal.SIGINT)
@@ -221,13 +220,13 @@ def test_a_launcher_without_descriptors_says_what_to_do(door, tmp_path):
 
 @pytest.mark.parametrize('unsaved', [False, True])
 def test_a_role_that_compiles_does_not_hold_up_the_end(
-    make_crew, door, tmp_path, unsaved, capfd
+    make_supervisor, door, tmp_path, unsaved, capfd
 ):
     saved = tmp_path / 'saved'
-    with make_crew(grace=2.0) as supervisor:
+    with make_supervisor(grace=4.0) as supervisor:
         supervisor.start('lead', roles.compile_for_ever, door.path, unsaved, lead=True)
         supervisor.start(
-            'writer', crew_roles.stay_and_save, door.path, saved, writes=True
+            'writer', asked_roles.stay_and_save, door.path, saved, writes=True
         )
         thread = interrupt_when(door, 2)
         supervisor.wait()
@@ -236,9 +235,9 @@ def test_a_role_that_compiles_does_not_hold_up_the_end(
     assert ('goes on from its last save' in capfd.readouterr().out) == unsaved
 
 
-def test_nobody_counts_as_running_after_a_failure(make_crew, door, tmp_path):
-    with pytest.raises(RoleError, match='burnt'), make_crew() as supervisor:
-        supervisor.start('deaf', crew_roles.be_deaf, door.path)
+def test_no_role_counts_as_running_after_a_failure(make_supervisor, door, tmp_path):
+    with pytest.raises(RoleError, match='burnt'), make_supervisor() as supervisor:
+        supervisor.start('deaf', asked_roles.be_deaf, door.path)
         supervisor.start('cook', roles.fail_always, tmp_path, ValueError('burnt'))
         supervisor.wait()
     status = Status.read(tmp_path)
@@ -248,9 +247,12 @@ def test_nobody_counts_as_running_after_a_failure(make_crew, door, tmp_path):
     assert status.record['roles']['deaf']['pid'] is None
 
 
-def test_an_error_at_the_end_keeps_nobody_from_saving(make_crew, door, tmp_path):
+def test_an_error_at_the_end_lets_the_others_save(make_supervisor, door, tmp_path):
     saved = tmp_path / 'ended'
-    with pytest.raises(RoleError, match='could not close'), make_crew() as supervisor:
+    with (
+        pytest.raises(RoleError, match='could not close'),
+        make_supervisor() as supervisor,
+    ):
         supervisor.start('env', roles.fail_when_asked, door.path)
         supervisor.start('writer', roles.end_slowly, door.path, saved, writes=True)
         thread = interrupt_when(door, 2)
@@ -278,22 +280,15 @@ def test_no_program_outlives_a_killed_launcher(door, tmp_path):
 class Waiting:
     """A role that no machine has room for yet."""
 
-    name, pid, node, asked = 'agent', 0, '', False
+    name, pid, node = 'agent', 0, ''
 
     def cpu_seconds(self):
         return 0.0
 
-    def kill(self, cause=''):
-        raise AssertionError(cause)
-
-    show_stacks = kill
-
 
 def test_waiting_for_a_machine_is_no_hang(monkeypatch):
-    member = Role('agent', lambda life: Waiting(), max_restarts=1, hang_timeout=0.01)
-    member.start()
-    monkeypatch.setattr(watch, 'SILENCE', 0.0)
+    role = Role('agent', lambda number: Waiting(), max_restarts=1, hang_timeout=0.01)
+    role.start()
+    monkeypatch.setattr(hang, 'ROLE_SILENT', 0.0)
     threading.Event().wait(0.05)
-    for _ in range(3):
-        member.end_if_hung()
-    assert member.alive
+    assert [role.look() for _ in range(3)] == [None] * 3

@@ -1,6 +1,6 @@
-// Questions to the server, and the stream of changes that it sends.
+// Requests to the server, and the stream of changes that it sends.
 
-async function ask(path) {
+async function request(path) {
   const response = await fetch(path);
   if (!response.ok) throw new Error(`${response.status}: ${await response.text()}`);
   return response.json();
@@ -8,9 +8,9 @@ async function ask(path) {
 
 const listed = (runs) => new URLSearchParams({ runs: runs.join(',') });
 
-export const names = (runs) => ask(`/api/names?${listed(runs)}`);
+export const names = (runs) => request(`/api/names?${listed(runs)}`);
 
-export const details = (run) => ask(`/api/runs/${run}`);
+export const details = (run) => request(`/api/runs/${run}`);
 
 export const videoAddress = (run, file) =>
   `/api/runs/${run}/videos/${encodeURIComponent(file)}`;
@@ -25,21 +25,21 @@ export function series(runs, metrics, { x, merge, reference }, range) {
     query.set('from', range[0]);
     query.set('to', range[1]);
   }
-  return ask(`/api/series?${query}`);
+  return request(`/api/series?${query}`);
 }
 
-// Reconnects by itself for as long as the page is open, and is told everything anew.
-export function changes(onNews, onLink) {
+// Reconnects for as long as the page is open; each connection begins with all runs.
+export function changes(onChange, onConnection) {
   const source = new EventSource('/api/changes');
-  source.onopen = () => onLink(true);
+  source.onopen = () => onConnection(true);
   source.onerror = () => {
-    onLink(false);
+    onConnection(false);
     // The browser gives up after an answer that is no stream, such as a proxy's error.
     if (source.readyState === EventSource.CLOSED) {
-      setTimeout(() => changes(onNews, onLink), RETRY_MS);
+      setTimeout(() => changes(onChange, onConnection), RETRY_MS);
     }
   };
-  source.onmessage = (message) => onNews(JSON.parse(message.data));
+  source.onmessage = (message) => onChange(JSON.parse(message.data));
 }
 
 const RETRY_MS = 2000;

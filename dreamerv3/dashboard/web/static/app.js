@@ -1,4 +1,4 @@
-// The page: tabs, theme, the link to the server, and which view is shown.
+// The page: tabs, theme, the connection to the server, and which view is shown.
 
 import { changes } from './api.js';
 import { CurvesView } from './curves.js';
@@ -96,13 +96,13 @@ function makeDrawer() {
   });
 }
 
-function showLink(open) {
-  const link = byId('link');
-  setText(link, open ? 'live' : 'server not reached, trying again');
-  link.classList.toggle('lost', !open);
+function showConnection(open) {
+  const status = byId('connection');
+  setText(status, open ? 'live' : 'server not reached, trying again');
+  status.classList.toggle('lost', !open);
 }
 
-function takeNews({ runs, ids, reference }) {
+function takeChange({ runs, ids, reference }) {
   document.body.classList.toggle('has-reference', reference);
   takeRuns(runs, ids);
 }
@@ -115,4 +115,4 @@ new RunList();
 showView();
 on('settings', (name) => name === 'tab' && showView());
 window.addEventListener('hashchange', () => location.reload());
-changes(takeNews, showLink);
+changes(takeChange, showConnection);

@@ -1,7 +1,7 @@
 // One chart: curves of a metric with bands, read by mouse, touch and keyboard.
 
 import { el, setText, setVars } from './dom.js';
-import { axisTime, short, splitName, whole } from './format.js';
+import { axisTime, plural, short, splitName, whole } from './format.js';
 import { color, faint, ink } from './palette.js';
 import { smooth } from './smooth.js';
 import { colorOf, store, zoom } from './store.js';
@@ -19,6 +19,7 @@ export class Chart {
     const [prefix, last] = splitName(name);
     this.legend = el('ul', { class: 'legend' });
     this.place = el('span', { class: 'place dim' });
+    this.scale = el('p', { class: 'scale dim' });
     this.canvas = el('div', {
       class: 'plot', tabindex: 0, role: 'group', 'aria-roledescription': 'chart',
       onkeydown: (event) => this.key(event),
@@ -32,7 +33,7 @@ export class Chart {
         el('span', { class: 'metric', title: name },
           el('span', { class: 'dim' }, prefix), last),
         this.place, this.wide),
-      this.canvas, this.legend);
+      this.canvas, this.legend, this.scale);
     this.size = new ResizeObserver(() => this.fit());
     this.size.observe(this.canvas);
   }
@@ -43,8 +44,10 @@ export class Chart {
     this.plot = null;
   }
 
-  show(data, reference) {
+  // axis: that of the data, which may be older than a choice on the page.
+  show(data, reference, axis) {
     this.data = data;
+    this.axis = axis;
     this.reference = reference;
     this.redraw();
   }
@@ -83,13 +86,16 @@ export class Chart {
     for (const curve of curves) {
       const merged = curve.runs.length > 1;
       const hue = color(colorOf(curve.runs[0]));
-      const soft = (values) => smooth(values, store.settings.smooth);
-      if (curve.low) columns.push(soft(curve.low), soft(curve.high));
-      columns.push(soft(curve.mean));
-      layout.push({ color: hue, band: Boolean(curve.low), group: merged });
+      curve.line = smooth(curve.mean, store.settings.smooth);
+      if (curve.low) columns.push(curve.low, curve.high);
+      columns.push(...atEnd(curve.line, merged ? curve.complete : Infinity));
+      layout.push({ color: hue, band: Boolean(curve.low), group: merged, rest: true });
     }
     this.draw(columns, layout);
-    this.describe(this.plot.cursor.idx ?? null);
+    const index = this.plot.cursor.idx ?? null;
+    const text = this.describe(index);
+    // New data change what was read at the place of the keyboard's cursor.
+    if (index !== null && document.activeElement === this.canvas) readOut(text);
   }
 
   bands() {
@@ -99,7 +105,9 @@ export class Chart {
   draw(columns, layout) {
     // A logarithm has no place for zero and below: such a chart stays linear.
     const log = store.settings.log && columns.slice(1).every(isPositive);
-    const shape = JSON.stringify([layout, store.settings.x, log]);
+    const refused = store.settings.log && !log;
+    setText(this.scale, refused ? 'Linear scale: some values are 0 or less' : '');
+    const shape = JSON.stringify([layout, this.axis, log]);
     if (this.plot && this.shape === shape) {
       this.plot.setData(columns);
       return;
@@ -112,7 +120,7 @@ export class Chart {
   options(layout, log) {
     const grid = { stroke: ink('grid'), width: 1 };
     const axis = { stroke: ink('dim'), grid, ticks: { show: false }, font: AXIS_FONT };
-    const byTime = store.settings.x === 'time';
+    const byTime = this.axis === 'time';
     return {
       width: this.canvas.clientWidth || 300,
       height: this.height(),
@@ -151,28 +159,32 @@ export class Chart {
     const { x, curves } = this.data;
     const at = index ?? x.length - 1;
     const place = x[at];
-    const text = store.settings.x === 'time' ? axisTime(place ?? 0) : whole(place);
+    const text = this.axis === 'time' ? axisTime(place ?? 0) : whole(place);
     setText(this.place, x.length && index !== null ? `at ${text}` : '');
     const shown = curves.length > MOST_LABELS ? MOST_LABELS - 1 : MOST_LABELS;
     const rows = curves.slice(0, shown).map((curve) => ({
       label: labelOf(curve),
       hue: color(colorOf(curve.runs[0])),
-      value: index === null ? lastOf(curve.mean) : curve.mean[index],
+      value: index === null ? lastOf(curve.line) : curve.line[index],
     }));
     const items = rows.map(legendItem);
     if (curves.length > shown) {
       items.push(el('li', { class: 'dim' }, `and ${curves.length - shown} more`));
+    }
+    if (curves.some(({ runs, complete }) => runs.length > 1 && complete < x.length)) {
+      items.push(el('li', { class: 'dim' }, 'Dashed: some of the runs have ended'));
     }
     for (const band of this.bands()) {
       const hue = ink('reference');
       items.push(legendItem({ label: `Reference: ${band.label}`, hue }));
     }
     this.legend.replaceChildren(...items);
+    const axis = this.axis === 'time' ? 'training time' : 'step';
     const summary = rows.map(({ label, value }) => `${label}: ${short(value)}`).join(', ');
     this.canvas.setAttribute('aria-label',
-      `${this.name}, ${curves.length} curves. ${summary || 'No data'}. ` +
+      `${this.name} over ${axis}, ${curves.length} curves. ${summary || 'No data'}. ` +
       'Arrow keys read values, plus and minus zoom.');
-    return `${store.settings.x} ${text}: ${summary}`;
+    return `${axis} ${text}: ${summary}`;
   }
 
   key(event) {
@@ -187,7 +199,7 @@ export class Chart {
       const index = Math.min(last, Math.max(0, moves[event.key]));
       const left = this.plot.valToPos(this.data.x[index], 'x');
       this.plot.setCursor({ left, top: this.plot.over.clientHeight / 2 });
-      setText(document.getElementById('readout'), this.describe(index));
+      readOut(this.describe(index));
     } else if (event.key === '+' || event.key === '-') {
       zoom(around(this.plot.scales.x, this.data.x[at], event.key === '+' ? 0.5 : 2));
     } else if (event.key === '0' || event.key === 'Escape') zoom(null);
@@ -203,6 +215,8 @@ const tick = (value) => (value === null ? '' : short(value));
 
 const isPositive = (values) => values.every((value) => value === null || value > 0);
 
+const readOut = (text) => setText(document.getElementById('readout'), text);
+
 const lastOf = (values) => values.findLast((value) => value !== null);
 
 function around({ min, max }, place, factor) {
@@ -215,7 +229,22 @@ function labelOf(curve) {
   const names = curve.runs.map((id) => store.runs.get(id)?.name ?? '');
   if (names.length === 1) return names[0];
   const task = store.runs.get(curve.runs[0])?.task;
-  return `${task || names[0]}, ${names.length} seeds`;
+  return `${task || names[0]}, ${counted(curve.runs)}`;
+}
+
+// Repeated runs of a seed are runs: only distinct seeds are called so.
+function counted(ids) {
+  const seeds = new Set(ids.map((id) => store.runs.get(id)?.seed ?? id));
+  if (seeds.size === ids.length) return plural(seeds.size, 'seed');
+  return `${ids.length} runs of ${plural(seeds.size, 'seed')}`;
+}
+
+// The values up to the last one that is of all runs, and from there on.
+function atEnd(values, complete) {
+  return [
+    values.map((value, index) => (index < complete ? value : null)),
+    values.map((value, index) => (index >= complete - 1 ? value : null)),
+  ];
 }
 
 function legendItem({ label, hue, value }) {
@@ -229,17 +258,16 @@ function legendItem({ label, hue, value }) {
 function lines(layout) {
   const series = [{}];
   const bands = [];
-  for (const { color: stroke, band, dash, group } of layout) {
+  for (const { color: stroke, band, dash, group, rest } of layout) {
     if (band) {
       const edge = { stroke: 'transparent', width: 0, points: { show: false } };
       series.push(edge, { ...edge });
       const fill = faint(stroke, dash ? 0.22 : group ? 0.2 : BAND);
       bands.push({ series: [series.length - 1, series.length - 2], fill });
     }
-    series.push({
-      stroke, width: layout.length > 12 ? 1 : 1.75, spanGaps: true,
-      dash: dash ? [5, 4] : undefined,
-    });
+    const line = { stroke, width: layout.length > 12 ? 1 : 1.75, spanGaps: true };
+    series.push({ ...line, dash: dash ? [5, 4] : undefined });
+    if (rest) series.push({ ...line, dash: [3, 4] });
   }
   return { series, bands };
 }

@@ -3,10 +3,10 @@
 import * as api from './api.js';
 import { Chart } from './chart.js';
 import { el, setText } from './dom.js';
-import { on, setting, store, zoom } from './store.js';
+import { on, setting, store, takeReading, zoom } from './store.js';
 
 const OVERVIEW = [
-  'scores/score', 'scores/eval_score', 'train/loss/total', 'fps/env', 'fps/train',
+  'scores/score', 'scores/eval/score', 'train/loss/total', 'fps/env', 'fps/train',
   'replay/train_ratio', 'train/imag/return', 'train/dyn/prior_entropy',
 ];
 const BATCH = 12; // metrics per request
@@ -23,8 +23,10 @@ export class CurvesView {
     this.names = [];
     this.timer = null;
     this.namesTimer = null;
-    this.asked = 0; // when the names were asked for
-    this.ask = 0; // number of the newest question: older answers are dropped
+    this.reader = null; // timer of the next request while files are being read
+    this.reading = false;
+    this.requested = 0; // when the names were requested
+    this.request = 0; // number of the newest one: responses to older ones are dropped
     this.sight = new IntersectionObserver((entries) => this.seen(entries), {
       rootMargin: '200px',
     });
@@ -44,6 +46,7 @@ export class CurvesView {
     this.life.abort();
     clearTimeout(this.timer);
     clearTimeout(this.namesTimer);
+    clearTimeout(this.reader);
     this.sight.disconnect();
     this.each((chart) => chart.close());
   }
@@ -87,7 +90,7 @@ export class CurvesView {
       this.filter,
       el('fieldset', { class: 'choices' },
         el('legend', { class: 'hidden' }, 'Axis'),
-        axis('step', 'Steps'), axis('time', 'Time')),
+        axis('step', 'Steps'), axis('time', 'Training time')),
       el('label', { class: 'slider' }, 'Smoothing', smooth, smoothed),
       flag('log', 'Log scale'),
       flag('merge', 'Merge seeds'),
@@ -104,13 +107,13 @@ export class CurvesView {
     if (await this.loadNames()) this.refresh();
   }
 
-  // Whether the names that are there now are those of the chosen runs.
+  // Loads the metrics of the chosen runs; true unless a later request replaces it.
   async loadNames() {
-    const ask = ++this.ask;
-    this.asked = performance.now();
+    const request = ++this.request;
+    this.requested = performance.now();
     const found = store.picked.length ? this.answer(api.names(store.picked)) : [];
     const names = await found;
-    if (ask !== this.ask || !names || this.closed) return false;
+    if (request !== this.request || !names || this.closed) return false;
     if (names.join('\n') !== this.names.join('\n') || !names.length) {
       this.names = names;
       this.layout();
@@ -205,7 +208,19 @@ export class CurvesView {
     this.namesTimer ??= setTimeout(() => {
       this.namesTimer = null;
       this.loadNames();
-    }, Math.max(PAUSE_MS, this.asked + NAMES_MS - performance.now()));
+    }, Math.max(PAUSE_MS, this.requested + NAMES_MS - performance.now()));
+  }
+
+  // The server reads long files during requests: sends the next one at once until all
+  // is read, and looks for metrics that begin late.
+  readOn(reading) {
+    if (!reading && !this.reading) return;
+    this.reading = reading;
+    this.reader ??= setTimeout(async () => {
+      this.reader = null;
+      if (!reading || performance.now() > this.requested + NAMES_MS) await this.loadNames();
+      if (reading) this.load([...this.visible]);
+    });
   }
 
   refresh() {
@@ -214,25 +229,30 @@ export class CurvesView {
   }
 
   async load(charts) {
+    let reading = false;
     for (let start = 0; start < charts.length; start += BATCH) {
       const part = charts.slice(start, start + BATCH);
       const metrics = [...new Set(part.map((chart) => chart.name))];
       const picked = store.picked.join();
+      const axis = store.settings.x;
       const answer = await this.answer(
         api.series(store.picked, metrics, store.settings, store.range));
       if (this.closed || !answer || picked !== store.picked.join()) return;
+      takeReading(answer.reading);
+      reading = Object.keys(answer.reading).length > 0;
       for (const chart of part) {
         const band = chart.name.endsWith('score') ? answer.reference : [];
-        chart.show(answer.charts[chart.name], band);
+        chart.show(answer.charts[chart.name], band, axis);
       }
     }
+    this.readOn(reading);
   }
 
-  async answer(question) {
+  async answer(response) {
     try {
-      return await question;
+      return await response;
     } catch (error) {
-      // The link in the header says that the server is away; it is asked again then.
+      // The header says that the server is not reached; the request is repeated.
       if (!(error instanceof TypeError)) throw error;
       this.later();
       return null;

@@ -4,14 +4,14 @@ import * as api from './api.js';
 import { on, pickedRuns, store } from './store.js';
 
 // Calls `draw` with [[summary, details], ...] now and whenever one of them changes.
-// `files` are those of a run's files that matter.
+// `files`: names of the files of a run that matter.
 export function followDetails(files, draw, signal) {
   const known = new Map(); // id -> {stamp, details}
-  let ask = 0;
+  let newest = 0;
   let drawn = null;
 
   async function update() {
-    const mine = ++ask;
+    const mine = ++newest;
     const runs = pickedRuns();
     for (const run of runs) {
       const stamp = JSON.stringify(files.map((name) => run.files[name]));
@@ -22,7 +22,7 @@ export function followDetails(files, draw, signal) {
     }
     const found = runs.filter((run) => known.has(run.id));
     const now = JSON.stringify(found.map(({ id }) => [id, known.get(id).stamp]));
-    if (mine !== ask || now === drawn) return; // a video that plays is left alone
+    if (mine !== newest || now === drawn) return; // a video that plays is left alone
     drawn = now;
     draw(found.map((run) => [run, known.get(run.id).details]));
   }
@@ -32,12 +32,12 @@ export function followDetails(files, draw, signal) {
   update();
 }
 
-// A run may vanish and the server may be away: then there is nothing to show now.
-async function answer(question) {
+// Null if the run has vanished or the server is not reached.
+async function answer(response) {
   try {
-    return await question;
+    return await response;
   } catch (error) {
-    console.info('not answered:', error.message);
+    console.info('no response:', error.message);
     return null;
   }
 }

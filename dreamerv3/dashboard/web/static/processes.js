@@ -1,4 +1,4 @@
-// The picture of the processes: who does what, how fast, and who waits for whom.
+// The picture of the processes: state, speed and waits of each role.
 
 import { badge, el, setVars } from './dom.js';
 import { bytes, duration, percent, plural, short } from './format.js';
@@ -9,14 +9,14 @@ const MOST_PICTURES = 8;
 const SLOW_LINES = 3; // metrics later than so many intervals are a stall
 const SHORTEST_STALL = 15; // seconds
 const WORKS = new Set(['running', 'waiting']);
-const BOUND = 0.3; // share of time that somebody waits, to be called a bottleneck
+const BOUND = 0.3; // share of time spent waiting from which it is called a bottleneck
 
 export class ProcessesView {
   constructor(panel) {
     this.life = new AbortController();
     this.panel = panel;
     on('runs picked theme', () => this.draw(), this.life.signal);
-    // Ages grow without news; this is what shows that news are missing.
+    // Ages grow without changes, which shows that changes are missing.
     this.timer = setInterval(() => this.draw(), 1000);
     this.draw();
   }
@@ -86,7 +86,7 @@ function bottleneck({ state, reason, latest }) {
   }
   if (state === 'failed') return 'The run has failed.';
   if (state === 'dead') {
-    return 'Its launcher is gone without a word. The same command goes on with it.';
+    return 'Its launcher has died. The same command goes on with it.';
   }
   if (state === 'silent') return 'Its launcher is suspended or stuck.';
   const acting = latest['replay/insert_wait'];
@@ -104,7 +104,7 @@ function bottleneck({ state, reason, latest }) {
       'data. More or faster environments will help.';
   }
   return acting === undefined && learning === undefined
-    ? 'No figures yet.' : 'Balanced: nobody waits for long.';
+    ? 'No figures yet.' : 'Balanced: waits are short.';
 }
 
 const rolesLike = (run, pattern) =>

@@ -1,7 +1,7 @@
 // The list of runs: state, progress, restarts, and which are shown.
 
 import { badge, el, setText, setVars } from './dom.js';
-import { plural, short } from './format.js';
+import { percent, plural, short } from './format.js';
 import { color } from './palette.js';
 import { colorOf, on, ordered, pick, store } from './store.js';
 
@@ -15,7 +15,7 @@ export class RunList {
     byId('pick-shown').addEventListener('click', () =>
       pick(this.shown().map((run) => run.id)));
     byId('pick-none').addEventListener('click', () => pick([]));
-    on('runs picked settings theme', () => this.draw());
+    on('runs picked reading settings theme', () => this.draw());
     this.draw();
   }
 
@@ -80,7 +80,10 @@ function makeItem(id) {
     if (restarts) {
       parts.push(el('span', { class: 'warn' }, plural(restarts, 'restart')));
     }
-    if (run.indexing) parts.push(el('span', { class: 'dim' }, 'reading'));
+    const share = store.reading[id];
+    if (chosen && share !== undefined) {
+      parts.push(el('span', { class: 'dim' }, `reading ${percent(share)}`));
+    }
     facts.replaceChildren(...parts);
   }
   return { node, show };

@@ -10,10 +10,11 @@ export const LIVE = new Set(['starting', 'running', 'waiting', 'restarting', 'si
 
 export const store = {
   runs: new Map(), // id -> summary
-  count: null, // runs that the server has found, told of or not
+  count: null, // runs that the server has found, also those it has not sent yet
   picked: [], // ids, in the order in which they were chosen
   colors: new Map(), // id -> number of a color
   range: null, // part of the x axis, when zoomed
+  reading: {}, // id -> share of its files that the server has read, while below 1
   settings: { ...DEFAULTS },
   listeners: new Map(),
   chosen: false, // whether the user has picked runs
@@ -57,33 +58,38 @@ export function zoom(range) {
   emit('zoom');
 }
 
+export function takeReading(shares) {
+  if (JSON.stringify(shares) === JSON.stringify(store.reading)) return;
+  store.reading = shares;
+  emit('reading');
+}
+
 export function pick(ids) {
   store.chosen = true;
   choose(ids);
   writeAddress();
 }
 
-// News of runs, {id: summary}, and the ids of all that there are.
-export function takeRuns(news, ids) {
+// Changed runs, {id: summary}, and the ids of all.
+export function takeRuns(summaries, ids) {
   store.count = ids.length;
   const changed = [];
   const there = new Set(ids);
   for (const id of store.runs.keys()) if (!there.has(id)) store.runs.delete(id);
-  for (const [id, summary] of Object.entries(news)) {
+  for (const [id, summary] of Object.entries(summaries)) {
     const before = store.runs.get(id);
     store.runs.set(id, summary);
     if (!before || hasNewPoints(before, summary)) changed.push(id);
   }
   if (!store.chosen) choose(firstPick());
-  emit('runs', Object.keys(news));
+  emit('runs', Object.keys(summaries));
   const shown = changed.filter((id) => store.picked.includes(id));
   if (shown.length) emit('points', shown);
 }
 
 function hasNewPoints(before, after) {
   const names = ['metrics.jsonl', 'scores.jsonl'];
-  return before.indexing !== after.indexing ||
-    names.some((name) => String(before.files[name]) !== String(after.files[name]));
+  return names.some((name) => String(before.files[name]) !== String(after.files[name]));
 }
 
 function choose(ids) {

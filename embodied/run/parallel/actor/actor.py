@@ -1,85 +1,36 @@
-"""Actor: chooses actions for all environments, passes on what they experience."""
+"""Actor: chooses actions for all environments, and passes on their transitions."""
 
-import contextlib
-import functools
 import logging
-import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ....core import base
 from ....core.errors import RowsError
+from ....core.step_keys import without_log
 from ....envs.runtime.stacking import zero_where
-from ....transport import (
-    ClientInterface,
-    Disconnected,
-    RefusedRows,
-    Request,
-    ServerInterface,
-    Unanswered,
-    current_requests,
-)
+from ....transport import ClientInterface, Disconnected, Unanswered
 from ...shared.filming import Filming
-from ..address_book import address_book
-from ..compatibility import RowCheck, agent_spaces, declare
-from ..context import make_client, make_server
-from ..outbox import LOG_QUEUE, Outbox
-from ..run_state import FAILURE, STEPS, RunState
-from ..settings import ParallelSettings
-from ..supervision.health import health
+from ..compatibility import RowCheck, agent_spaces
+from ..context import RoleContext
+from ..outbox import Outbox
+from ..run_state import STEPS, RunState
+from ..timeouts import LAST_EPISODES
 from .environments import Admission, EnvRegistry
 from .episode_sender import EpisodeSender
-from .outgoing import Inserts, Progress
+from .evaluations import Evaluations
+from .outgoing import Inserts
 from .policy import Policy
 
-__all__ = ['Actor', 'Record', 'parallel_actor']
+__all__ = ['ACT', 'Actor', 'Record']
 
 log = logging.getLogger(__name__)
 
 ACT: dict[base.Mode, str] = {'train': 'act', 'eval': 'act_eval'}
-FAREWELL = 5.0  # seconds for workers to be told of the end, and for the logger
-MOST_PATIENCE = 0.05  # seconds; the first policy call compiles
+LONGEST_WAIT = 0.05  # seconds of `batch_wait`; the first policy call compiles
 MOST_REFUSED = 1000  # workers whose refusal is logged, each once
-
-
-def parallel_actor(
-    agent: base.Agent, barrier: threading.Barrier, args: Mapping[str, Any]
-) -> None:
-    """Serves actions until the session that travels on the barrier is stopped."""
-    settings = ParallelSettings.read(args)
-    session = RunState.of(barrier)
-    ends: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(session.acting())
-        replay = make_client(settings.replay_addr, 'actor', settings)
-        stack.callback(replay.close)
-        transitions, metrics = _outbox('tran', settings), _outbox('add', settings)
-        stack.callback(transitions.close)
-        stack.callback(metrics.close)
-        actor = Actor(agent, replay, transitions, metrics, session, settings)
-        declared = declare(*agent_spaces(agent))
-        server = make_server(settings.actor_addr, 'actor', settings, declared)
-        _bind(server, actor, settings, ends.put)
-        # Wait for the checkpoint: acting with fresh weights would fill replay with
-        # noise.
-        barrier.wait()
-        server.start(block=False)
-        stack.callback(actor.close)
-        stack.callback(server.close)
-        stack.callback(actor.stop)
-        for wait in (session.wait, server.wait):
-            threading.Thread(target=_report, args=(wait, ends.put), daemon=True).start()
-        error = ends.get()
-        if error is not None:
-            session.stop(FAILURE)
-            raise error
-        actor.stop()
-        if not session.failed:
-            actor.dismiss(FAREWELL)
 
 
 class Record(NamedTuple):
@@ -95,8 +46,8 @@ class Record(NamedTuple):
 class Actor:
     """`act`, `evaluate` and `leave` serve environment workers; `record` follows `act`.
 
-    replay: a client, which may make acting wait; transitions, metrics: what goes to
-    the logger, which may not.
+    replay: a client; a replay that is full makes acting wait. transitions, metrics:
+    outboxes to the logger, which does not make acting wait.
     """
 
     def __init__(
@@ -105,40 +56,40 @@ class Actor:
         replay: ClientInterface,
         transitions: Outbox,
         metrics: Outbox,
-        session: RunState,
-        settings: ParallelSettings,
+        run_state: RunState,
+        context: RoleContext,
     ):
-        envs = settings.envs + settings.eval_envs
-        self._policy = Policy(agent, envs, settings.batch_rows)
-        self._registry = EnvRegistry()
-        self._check = RowCheck(agent_spaces(agent)[0])
-        self._refused: set[str] = set()  # workers that were told so
+        self._settings = settings = context.settings
+        self._health = context.health
+        self._run_state = run_state
         self._replay = replay
-        self._session = session
-        self._rows_limit = settings.rows_limit
-        self._max_wait = settings.max_wait
+        self._outboxes = (transitions, metrics)
+        envs = settings.envs + settings.eval_envs
+        self._policy = Policy(agent, envs, settings.batch_rows, context.health)
         self._policy_seconds = 0.0  # of the last call
-        self._eval_every = settings.eval_every
+        self._check = RowCheck(agent_spaces(agent)[0])
+        self._refused: set[str] = set()  # workers whose refusal was logged
+        self._registry = EnvRegistry()
+        self._registry_change = threading.Condition()
+        self._evaluations = Evaluations(settings.eval_every)
+        self._inserts = {mode: Inserts(replay, mode) for mode in ACT}
         filming = Filming(
             settings.film_every, settings.film_frames, settings.episode_timeout
         )
-        self._outboxes = (transitions, metrics)
-        self._inserts = {mode: Inserts(replay, mode) for mode in ACT}
         self._senders = {
             mode: EpisodeSender(mode, transitions, metrics, filming, settings.log_every)
             for mode in ACT
         }
-        self._change = threading.Condition()  # of the fields below
-        self._committed: int | None = None  # steps in replay, once it has told us
         self._stopped = False
-        self._evaluators: dict[int, bytes] = {}  # sessions by first environment
+
+    # Methods for workers
 
     def check(self, mode: base.Mode, origin: Any, obs: Any) -> None:
         """Raises RowsError for rows that a worker of this run would not send."""
         self._check(mode, origin, obs)
 
     def note_refusal(self, worker: str, error: RowsError) -> None:
-        """Logs it, once per worker."""
+        """Logs why rows are refused, once per worker."""
         if worker not in self._refused and len(self._refused) < MOST_REFUSED:
             self._refused.add(worker)
             log.warning('%s: %s', worker, error)
@@ -149,45 +100,59 @@ class Actor:
         origin: base.Batch,
         obs: base.Batch,
         repeated: bool = False,
+        anywhere: bool = False,
     ) -> tuple[dict[str, Any], Record | None]:
         """The answer to rows of workers, and what to `record`; see protocol.py.
 
-        The rows have passed `check`, so what goes wrong here is no worker's mistake.
+        The rows have passed `check`, so an error here is not caused by a worker.
+        anywhere: unknown environments may begin in mid-episode.
         """
-        envids, sessions = origin['envid'], origin['session']
-        if self._session.stopped:
-            self._leave_to_next()
-            yes = np.ones(len(envids), bool)
+        if self._run_state.stopped:
+            self._refuse_if_failed()
+            yes = np.ones(len(origin['envid']), bool)
             return {'acts': {}, 'reset': yes, 'stop': yes}, None
-        with self._change:
-            some_left = self._registry.sweep()
-            is_first = obs['is_first']
-            rows = self._registry.admit(mode, envids, sessions, is_first, repeated)
-        if some_left:
-            self._policy.shrink(self._used_slots)
-        visible = {k: v for k, v in obs.items() if not k.startswith('log/')}
+        rows = self._admit(mode, origin, obs['is_first'] | anywhere, repeated)
         begin = time.perf_counter()
-        acts, outs = self._policy(rows.slots, rows.renewed, visible, mode)
+        acts, outs = self._policy(rows.slots, rows.renewed, without_log(obs), mode)
         seconds = self._policy_seconds = time.perf_counter() - begin
         reset = obs['is_last'] | ~rows.admitted
         if reset.any():
             acts = {k: zero_where(reset, v) for k, v in acts.items()}
         answer = {'acts': acts, 'reset': reset, 'stop': rows.replaced}
-        health().advance()
+        self._health.advance()
         trans = {**obs, **acts, **outs}
         return answer, Record(mode, trans, rows, origin['serial'], seconds)
 
-    def patience(self) -> float:
+    def batch_wait(self) -> float:
         """Seconds that a policy call waits for the rows of the other environments.
 
         Rows that come too late wait for a whole further call, so waiting as long as a
         call takes costs at most what it saves. Beside a learner that keeps the device
         busy calls are slow, and otherwise each would serve half of the environments.
         """
-        return max(self._max_wait, min(self._policy_seconds, MOST_PATIENCE))
+        return max(self._settings.max_wait, min(self._policy_seconds, LONGEST_WAIT))
+
+    def evaluate(
+        self, worker_id: base.Array, envid: int, period: int
+    ) -> dict[str, Any]:
+        """Blocks until an evaluation later than `period` is due; see protocol.py."""
+        now, over = self._evaluations.await_due(worker_id, int(envid), period)
+        self._refuse_if_failed()
+        return {'period': now, 'stop': over}
+
+    def leave(self, worker_id: base.Array) -> None:
+        """A worker is about to end."""
+        self._evaluations.leave(worker_id)
+        with self._registry_change:
+            self._registry.leave(worker_id)
+            self._registry_change.notify_all()
+        # Without the lock, since this may wait as long as the policy compiles.
+        self._policy.shrink(self._used_slots)
+
+    # What follows an answer
 
     def record(self, record: Record | None) -> None:
-        """Passes transitions on to replay, which may take its time, and to the logger.
+        """Passes transitions on to replay, which may make it wait, and to the logger.
 
         To be called in the order of the actions, from one thread per mode.
         """
@@ -201,65 +166,54 @@ class Actor:
         if kept.any():
             self._insert(mode, trans, rows.streams[kept], serials[kept])
         waited = time.perf_counter() - begin
-        sender, steps = self._senders[mode], self._session.steps
+        sender, steps = self._senders[mode], self._run_state.steps
         if kept.any():
             sender.add(trans, rows.envids[kept], serials[kept], steps)
         envs = self._registry.count(mode)
         metrics = {
             'envs': envs,
             'batch_rows': len(kept),
-            'batch_fill': len(kept) / max(1, min(envs, self._rows_limit)),
+            'batch_fill': len(kept) / max(1, min(envs, self._settings.rows_limit)),
             'policy_ms': 1000 * seconds,
             'replay_wait_ms': 1000 * waited,
         }
         sender.count(len(kept), int((~kept).sum()), metrics, steps)
 
-    def evaluate(self, session: base.Array, envid: int, period: int) -> dict[str, Any]:
-        """Blocks until the period of `eval_every` steps after `period` has begun, or
-        another worker has come in the place of this one."""
-        envid, name = int(envid), session.tobytes()
-        replaced = lambda: self._evaluators.get(envid) != name
-        with self._change:
-            self._evaluators[envid] = name
-            self._change.notify_all()
-            self._change.wait_for(
-                lambda: self._stopped or replaced() or self._period() > period
-            )
-            self._leave_to_next()
-            return {'period': self._period(), 'stop': self._stopped or replaced()}
-
-    def leave(self, session: base.Array) -> None:
-        """A worker says that it is about to end."""
-        with self._change:
-            self._registry.leave(session)
-            name = session.tobytes()
-            self._evaluators = {k: v for k, v in self._evaluators.items() if v != name}
-            self._change.notify_all()
-        # Not with the lock, for which others would wait as long as the policy compiles.
-        self._policy.shrink(self._used_slots)
+    # End
 
     def stop(self) -> None:
-        """Wakes everything that waits; what replay has not acknowledged is given up."""
-        with self._change:
-            self._stopped = True
-            self._change.notify_all()
+        """Ends all waiting. What replay has not acknowledged yet is given up."""
+        self._stopped = True
+        self._evaluations.stop()
         self._replay.close()
 
-    def dismiss(self, timeout: float) -> None:
+    def await_leaving(self, timeout: float) -> None:
         """Waits until all workers have heard that the run is over and have left."""
-        with self._change:
-            gone = lambda: not len(self._registry) and not self._evaluators
-            self._change.wait_for(gone, timeout)
+        deadline = time.monotonic() + timeout
+        with self._registry_change:
+            self._registry_change.wait_for(lambda: not len(self._registry), timeout)
+        self._evaluations.await_empty(max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
-        """Sends the last entries of the journals, when nothing is recorded any more,
-        and waits a while for the logger to take all that was sent."""
+        """Sends what is left for the logger, as soon as no more is recorded, and waits
+        until the logger has all of it or is late."""
         for sender in self._senders.values():
-            sender.close(self._session.steps)
-        seconds = 0.0 if address_book().has_lost('logger') else FAREWELL
+            sender.close(self._run_state.steps)
+        seconds = 0.0 if self._health.is_gone('logger') else LAST_EPISODES
         deadline = time.monotonic() + seconds
         for outbox in self._outboxes:
             outbox.flush(max(0.0, deadline - time.monotonic()))
+
+    def _admit(
+        self, mode: base.Mode, origin: base.Batch, is_first: base.Array, repeated: bool
+    ) -> Admission:
+        envids, worker_ids = origin['envid'], origin['worker_id']
+        with self._registry_change:
+            some_left = self._registry.sweep()
+            rows = self._registry.admit(mode, envids, worker_ids, is_first, repeated)
+        if some_left:
+            self._policy.shrink(self._used_slots)
+        return rows
 
     def _insert(
         self,
@@ -268,110 +222,22 @@ class Actor:
         streams: base.Array,
         serials: base.Array,
     ) -> None:
-        steps = {k: v for k, v in trans.items() if not k.startswith('log/')}
         try:
-            progress = self._inserts[mode].add(steps, streams, serials)
+            progress = self._inserts[mode].add(without_log(trans), streams, serials)
         except Disconnected:
             if not self._stopped:
                 raise
             return
         if progress is not None:
-            self._advance(progress)
+            self._run_state.advance(progress.steps)
+            self._evaluations.advance(progress.steps)
+            if progress.stop:
+                self._run_state.stop(STEPS)
 
-    def _advance(self, progress: Progress) -> None:
-        with self._change:
-            before = self._period()
-            self._committed = progress.steps
-            self._session.advance(progress.steps)
-            if self._period() != before:
-                self._change.notify_all()
-        if progress.stop:
-            self._session.stop(STEPS)
-
-    def _leave_to_next(self) -> None:
-        """Leaves a worker to the next agent if this one fails: its run is not over."""
-        if self._session.failed:
+    def _refuse_if_failed(self) -> None:
+        """Leaves a worker to the next agent process if this one fails."""
+        if self._run_state.failed:
             raise Unanswered('The agent fails.')
 
     def _used_slots(self) -> int:
         return self._registry.slots
-
-    def _period(self) -> int:
-        """Number of the current one; none has begun before replay has told its size."""
-        return -1 if self._committed is None else self._committed // self._eval_every
-
-
-def _outbox(method: str, settings: ParallelSettings) -> Outbox:
-    logger = make_client(settings.logger_addr, 'actor', settings)
-    return Outbox(logger, method, LOG_QUEUE)
-
-
-def _bind(
-    server: ServerInterface,
-    actor: Actor,
-    settings: ParallelSettings,
-    fail: Callable[[Exception], None],
-) -> None:
-    for mode, method in ACT.items():
-        server.bind_batched(
-            method,
-            functools.partial(_serve, actor, mode, fail),
-            actor.record,
-            batch=settings.rows_limit,
-            max_wait=actor.patience,
-            workers=settings.actor_threads,
-            once=True,
-        )
-    # Each evaluation worker waits in a thread of its own, and one that has come in the
-    # place of a dead one in another.
-    server.bind('evaluate', actor.evaluate, workers=max(1, 2 * settings.eval_envs))
-    server.bind('leave', actor.leave)
-
-
-def _serve(
-    actor: Actor,
-    mode: base.Mode,
-    fail: Callable[[Exception], None],
-    origin: base.Batch,
-    obs: base.Batch,
-) -> tuple[dict[str, Any], Record | None]:
-    """Handles a batch. Rows that do not fit are an error of the workers that sent them.
-
-    An error of the agent ends the actor. Workers are not told of it, since it is not
-    theirs: they ask again when the agent is back.
-    """
-    requests = current_requests()
-    try:
-        actor.check(mode, origin, obs)
-    except RowsError as error:
-        for worker in _senders(requests, error.rows):
-            actor.note_refusal(worker, error)
-        if error.rows:
-            raise RefusedRows(error.rows, error) from error
-        raise
-    try:
-        return actor.act(mode, origin, obs, any(x.repeat for x in requests))
-    except Unanswered:
-        raise
-    except Exception as error:
-        fail(error)
-        raise Unanswered(f'The agent fails: {error}') from error
-
-
-def _senders(requests: Sequence[Request], rows: Sequence[int]) -> set[str]:
-    """Names of the workers that sent these rows of a batch; of all for no rows."""
-    owners = [request for request in requests for _ in range(max(1, request.rows))]
-    chosen = [owners[row] for row in rows] if rows else requests
-    return {request.name or request.client for request in chosen}
-
-
-def _report(
-    wait: Callable[[], Any], report: Callable[[Exception | None], None]
-) -> None:
-    """Waits and reports how that ended."""
-    try:
-        wait()
-    except Exception as error:  # noqa: BLE001 (raised by the actor's own thread)
-        report(error)
-    else:
-        report(None)

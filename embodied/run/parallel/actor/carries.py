@@ -1,6 +1,6 @@
 """Carries: what the policy remembers of each environment, by slot.
 
-Slots are numbered from 1; slot 0 is scratch, for rows whose result nobody wants.
+Slots are numbered from 1; slot 0 is scratch, for rows whose result is not used.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ class Carries(Protocol):
     """The agent's policy together with the carries of all environments."""
 
     def renew(self, slots: base.Array) -> None:
-        """The environments in these slots have never been seen before."""
+        """Gives a fresh carry to slots whose environments are new."""
 
     def act(
         self, slots: base.Array, obs: base.Batch, mode: str
@@ -26,7 +26,7 @@ class Carries(Protocol):
         """Acts and outs [n, ...] for obs [n, ...] of the environments in `slots`."""
 
     def resize(self, count: int) -> None:
-        """From now on there are slots up to `count`; new ones have to be renewed."""
+        """Makes room for slots up to `count`; new ones have to be renewed."""
 
 
 def make_carries(agent: base.Agent, count: int) -> Carries:
@@ -37,7 +37,7 @@ def make_carries(agent: base.Agent, count: int) -> Carries:
 
 
 class TableCarries:
-    """Carries in a table of the agent, whose rows start anew at `is_first`."""
+    """Carries in a table of the agent, which resets rows itself at `is_first`."""
 
     def __init__(self, agent: Any, count: int):
         self._agent = agent
@@ -93,13 +93,13 @@ class PolicyCarries:
 
     def resize(self, count: int) -> None:
         slots = np.arange(1 + count)
-        slots[1 + self._count :] = 0  # Anything will do.
+        slots[1 + self._count :] = 0  # Any carry will do.
         self._table = _map(lambda leaf: _take(leaf, slots), self._table)
         self._count = count
 
 
 def _copy(leaf: Any) -> Any:
-    """A leaf of our own; the scratch slot tells whether it has one row per slot."""
+    """A copy that may be changed in place, where leaves can be."""
     if isinstance(leaf, list):
         return list(leaf)
     if not np.ndim(leaf):
@@ -128,7 +128,7 @@ def _put(leaf: Any, slots: base.Array, rows: Any) -> Any:
             leaf[slot] = row
     elif isinstance(leaf, np.ndarray):
         leaf[slots] = rows
-    else:  # An array of JAX, which is never changed.
+    else:  # Arrays of JAX are immutable.
         leaf = leaf.at[slots].set(rows)
     return leaf
 

@@ -9,77 +9,75 @@ from typing import NamedTuple
 import numpy as np
 
 from ....core import base
-from ....core.errors import ConfigError
-from ..settings import FIRST_EVAL_ENV, MOST_ENVS
+from ..timeouts import ENV_SILENT
 
 __all__ = ['EnvRegistry', 'Admission']
 
 STREAM_BYTES = 8
-MOST_REPLACED = 10_000  # sessions that are remembered not to come back
-SILENT_SECONDS = 600.0  # of acting, after which an environment is believed gone
-SWEEP_SECONDS = 60.0  # between two looks for such
-LONGEST_REST = 1.0  # seconds of no acting at all that count; nobody is at fault
+MOST_REPLACED = 10_000  # replaced workers that are remembered
+SWEEP_SECONDS = 60.0  # between two searches for silent environments
+LONGEST_REST = 1.0  # seconds without any acting that count; no environment is at fault
 
 
 class Admission(NamedTuple):
-    """Whose observations the rows of a batch are, [n] each."""
+    """Where the rows of a batch belong, [n] each."""
 
     envids: base.Array
     slots: base.Array  # of carries; 0 for rows that are not admitted
     streams: base.Array  # int64, names of the sequences in replay
-    admitted: base.Array  # bool: part of an episode whose beginning we saw
-    replaced: base.Array  # bool: another worker has taken the environment over
+    admitted: base.Array  # bool: part of an episode whose beginning was seen
+    replaced: base.Array  # bool: another worker has taken over the environment
     renewed: base.Array  # [m] slots that begin with this batch
 
 
-class Slot(NamedTuple):
-    """Who plays an environment, and where."""
+class Entry(NamedTuple):
+    """An environment that is played."""
 
-    session: bytes
+    worker_id: bytes
     slot: int
 
 
 class EnvRegistry:
-    """Environments that come and go, those for training apart from those for eval.
+    """Environments that come and go; those for training and for evaluation apart.
 
-    A new session is admitted with a first step and takes the lowest free slot, from 1
-    on. A stream is one environment in one session. A session that was replaced never
-    comes back: its worker was believed dead, or started twice. Who leaves, or sends
-    nothing for long, gives the slot back.
+    A new worker is admitted with a first step. Each of its environments takes the
+    lowest free slot, from 1 on. A stream is one environment of one worker. A worker
+    that was replaced is not admitted again: it was believed dead, or started twice. An
+    environment that leaves, or is silent for long, frees its slot.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._seats: dict[str, dict[int, Slot]] = {'train': {}, 'eval': {}}
+        self._entries: dict[str, dict[int, Entry]] = {'train': {}, 'eval': {}}
         self._free: list[int] = []  # slots below the highest one in use, as a heap
         self._streams = np.zeros(1, np.int64)  # by slot
         self._heard = np.zeros(1)  # by slot, in seconds of acting
-        self._replaced: dict[bytes, None] = {}  # sessions with environment, in order
+        self._replaced: dict[bytes, None] = {}  # workers with environment, in order
         self._clock = clock
         self._looked = clock()
         self._acting, self._due = 0.0, SWEEP_SECONDS
 
     def __len__(self) -> int:
-        """Environments that are being played."""
-        return sum(map(len, self._seats.values()))
+        """Environments that are played."""
+        return sum(map(len, self._entries.values()))
 
     def count(self, mode: base.Mode) -> int:
-        """Those of one kind."""
-        return len(self._seats[mode])
+        """Environments of one mode."""
+        return len(self._entries[mode])
 
     @property
     def slots(self) -> int:
         """The highest slot that is in use."""
         return len(self._streams) - 1
 
-    def leave(self, session: base.Array) -> None:
-        """The worker of this session has gone, and its environments with it."""
-        name = session.tobytes()
-        self._remove(lambda seat: seat.session == name)
+    def leave(self, worker_id: base.Array) -> None:
+        """Removes a worker and its environments."""
+        name = worker_id.tobytes()
+        self._remove(lambda entry: entry.worker_id == name)
 
     def sweep(self) -> bool:
-        """Gives those up who were silent for long; whether there are any.
+        """Removes environments that were silent for long; whether there were any.
 
-        To be called with every batch, since it counts the time of acting.
+        To be called with every batch, since it measures the time of acting.
         """
         now = self._clock()
         self._acting += min(now - self._looked, LONGEST_REST)
@@ -87,68 +85,67 @@ class EnvRegistry:
         if self._acting < self._due:
             return False
         self._due = self._acting + SWEEP_SECONDS
-        before, last = len(self), self._acting - SILENT_SECONDS
-        self._remove(lambda seat: self._heard[seat.slot] < last)
+        before, last = len(self), self._acting - ENV_SILENT
+        self._remove(lambda entry: self._heard[entry.slot] < last)
         return len(self) < before
 
     def admit(
         self,
         mode: base.Mode,
         envids: base.Array,
-        sessions: base.Array,
+        worker_ids: base.Array,
         is_first: base.Array,
         repeated: bool = False,
     ) -> Admission:
-        """Finds the slots of rows, sessions [n, 16], and registers new sessions.
+        """Finds the slots of rows, worker_ids [n, 16], and registers new workers.
 
-        repeated: some rows were sent before, to an actor that is gone. New sessions
+        repeated: some rows were sent before, to an actor that is gone. New workers
         among them must begin with another step, since this one may be stored already
-        with the action that was chosen then.
+        with the action that was chosen then. All rows have passed `RowCheck`.
         """
         numbers = envids.tolist()
-        _check(mode, numbers)
-        names = [session.tobytes() for session in sessions]
+        names = [worker_id.tobytes() for worker_id in worker_ids]
         new: list[int] = []
         slots = self._find(mode, numbers, names)
         if not all(slots):
             for envid, name, first in zip(numbers, names, is_first, strict=True):
                 if first and not repeated and self._register(mode, envid, name):
-                    new.append(self._seats[mode][envid].slot)
+                    new.append(self._entries[mode][envid].slot)
             slots = self._find(mode, numbers, names)
         replaced = [
             not slot and _key(mode, envid, name) in self._replaced
             for slot, envid, name in zip(slots, numbers, names, strict=True)
         ]
-        places = np.array(slots, np.int32)
-        self._heard[places] = self._acting
+        taken = np.array(slots, np.int32)
+        self._heard[taken] = self._acting
         return Admission(
             envids,
-            places,
-            self._streams[places],
-            places > 0,
+            taken,
+            self._streams[taken],
+            taken > 0,
             np.array(replaced),
             np.unique(np.array(new, np.int32)),
         )
 
     def _find(self, mode: str, envids: list[int], names: list[bytes]) -> list[int]:
-        """Slots of sessions that we know, 0 for the others."""
-        seats = [self._seats[mode].get(envid) for envid in envids]
+        """Slots of known workers, 0 for the others."""
+        entries = [self._entries[mode].get(envid) for envid in envids]
         return [
-            seat.slot if seat is not None and seat.session == name else 0
-            for seat, name in zip(seats, names, strict=True)
+            entry.slot if entry is not None and entry.worker_id == name else 0
+            for entry, name in zip(entries, names, strict=True)
         ]
 
     def _register(self, mode: str, envid: int, name: bytes) -> bool:
-        """Whether the session is new."""
-        key, before = _key(mode, envid, name), self._seats[mode].get(envid)
-        if (before and before.session == name) or key in self._replaced:
+        """Whether the worker is new."""
+        key, before = _key(mode, envid, name), self._entries[mode].get(envid)
+        if (before and before.worker_id == name) or key in self._replaced:
             return False
         if before is not None:
-            self._replaced[_key(mode, envid, before.session)] = None
+            self._replaced[_key(mode, envid, before.worker_id)] = None
             if len(self._replaced) > MOST_REPLACED:
                 del self._replaced[next(iter(self._replaced))]
         slot = before.slot if before is not None else self._take_slot()
-        self._seats[mode][envid] = Slot(name, slot)
+        self._entries[mode][envid] = Entry(name, slot)
         digest = hashlib.blake2b(key, digest_size=STREAM_BYTES).digest()
         self._streams[slot] = int.from_bytes(digest) >> 1  # not negative
         return True
@@ -160,11 +157,11 @@ class EnvRegistry:
         self._heard = np.append(self._heard, self._acting)
         return self.slots
 
-    def _remove(self, gone: Callable[[Slot], bool]) -> None:
-        for seats in self._seats.values():
-            for envid in [envid for envid, seat in seats.items() if gone(seat)]:
-                del seats[envid]
-        used = {x.slot for seats in self._seats.values() for x in seats.values()}
+    def _remove(self, gone: Callable[[Entry], bool]) -> None:
+        for entries in self._entries.values():
+            for envid in [envid for envid, entry in entries.items() if gone(entry)]:
+                del entries[envid]
+        used = {x.slot for entries in self._entries.values() for x in entries.values()}
         highest = max(used, default=0)
         self._free = sorted(set(range(1, highest)) - used)  # which is a heap
         self._streams = self._streams[: highest + 1].copy()
@@ -173,13 +170,3 @@ class EnvRegistry:
 
 def _key(mode: str, envid: int, name: bytes) -> bytes:
     return name + envid.to_bytes(STREAM_BYTES) + mode.encode()
-
-
-def _check(mode: str, envids: list[int]) -> None:
-    end = MOST_ENVS + (FIRST_EVAL_ENV if mode == 'eval' else 0)
-    wrong = [envid for envid in envids if not 0 <= envid < end]
-    if wrong:
-        raise ConfigError(
-            f'A worker plays environment {wrong[0]}. Number them from 0 on, below '
-            f'{end}.'
-        )

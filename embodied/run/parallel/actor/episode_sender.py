@@ -1,11 +1,12 @@
-"""Episode sender: what the actor tells the logger about episodes and about itself."""
+"""Episode sender: the actor's transitions, films and metrics for the logger."""
 
 import time
 
 import numpy as np
 
+from ....clock import LocalClock
 from ....core import base
-from ....core.clock import LocalClock
+from ....core.step_keys import is_log
 from ...shared.filming import Filming
 from ...shared.meters import Averages, Speed
 from ..outbox import Outbox
@@ -18,7 +19,7 @@ FULL_SECONDS = 1.0  # age of the oldest of them
 
 
 class EpisodeSender:
-    """Sends episodes, films and metrics of one mode; never waits for the logger."""
+    """Sends transitions, films and metrics of one mode; never waits for the logger."""
 
     def __init__(
         self,
@@ -38,33 +39,33 @@ class EpisodeSender:
         self._averages = Averages()
         self._row_speed, self._call_speed = Speed(), Speed()
         self._rows, self._calls, self._resets = 0, 0, 0
-        self._lines: list[base.Batch] = []  # transitions that were not sent yet
-        self._oldest = 0.0  # when the first of them came
+        self._unsent: list[base.Batch] = []  # transitions by step
+        self._oldest = 0.0  # time of the first of them
 
     def add(
         self, trans: base.Batch, envids: base.Array, serials: base.Array, steps: int
     ) -> None:
         """Takes one step of each environment, [n, ...] per key."""
-        line = {
+        step = {
             key: value.copy()  # A view would keep the whole message in memory.
             for key, value in trans.items()
-            if key in FOLLOWED or (key.startswith('log/') and value.ndim == 1)
+            if key in FOLLOWED or (is_log(key) and value.ndim == 1)
         }
-        line['envid'], line['serial'] = envids.copy(), serials.copy()
-        if self._lines and line.keys() != self._lines[0].keys():
-            self._send_lines(steps)
-        if not self._lines:
+        step['envid'], step['serial'] = envids.copy(), serials.copy()
+        if self._unsent and step.keys() != self._unsent[0].keys():
+            self._send_unsent(steps)
+        if not self._unsent:
             self._oldest = time.monotonic()
-        self._lines.append(line)
+        self._unsent.append(step)
         if self._full(trans['is_last']):
-            self._send_lines(steps)
+            self._send_unsent(steps)
         film = self._filming.add(trans, envids)
         if film:
             named = {f'film/{key}': video for key, video in film.items()}
             self._metrics.put(named, self._film_prefix, steps)
 
     def count(self, rows: int, resets: int, metrics: base.Metrics, steps: int) -> None:
-        """Takes note of one policy call, and sends metrics when they are due."""
+        """Counts one policy call, and sends metrics when they are due."""
         self._rows += rows
         self._calls += 1
         self._resets += resets
@@ -73,19 +74,19 @@ class EpisodeSender:
             self._metrics.put(self._summary(), self._prefix, steps)
 
     def close(self, steps: int) -> None:
-        """Sends the rest."""
-        if self._lines:
-            self._send_lines(steps)
+        """Sends what was not sent yet."""
+        if self._unsent:
+            self._send_unsent(steps)
 
     def _full(self, is_last: base.Array) -> bool:
-        rows = sum(len(line['envid']) for line in self._lines)
+        rows = sum(len(step['envid']) for step in self._unsent)
         old = time.monotonic() > self._oldest + FULL_SECONDS
         return rows >= FULL_ROWS or old or bool(is_last.any())
 
-    def _send_lines(self, steps: int) -> None:
-        keys = self._lines[0].keys()
-        joined = {k: np.concatenate([line[k] for line in self._lines]) for k in keys}
-        self._lines = []
+    def _send_unsent(self, steps: int) -> None:
+        keys = self._unsent[0].keys()
+        joined = {k: np.concatenate([step[k] for step in self._unsent]) for k in keys}
+        self._unsent = []
         envids = joined.pop('envid')
         is_eval = np.full(len(envids), self._is_eval)
         self._transitions.put(joined, envids, is_eval, steps)

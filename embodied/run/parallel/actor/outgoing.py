@@ -1,4 +1,4 @@
-"""Outgoing transitions: on their way to replay, in order and bounded in number."""
+"""Outgoing transitions: sent to replay in order, few batches at a time."""
 
 import collections
 from typing import NamedTuple
@@ -8,21 +8,21 @@ from ....transport import ClientInterface, Future
 
 __all__ = ['Inserts', 'Progress']
 
-UNANSWERED = 4  # batches on their way before acting waits for replay
+UNANSWERED = 4  # batches without an answer before acting waits for replay
 METHODS: dict[base.Mode, str] = {'train': 'add_batch', 'eval': 'add_batch_eval'}
 
 
 class Progress(NamedTuple):
-    """What replay says about the run."""
+    """Answer of replay to transitions."""
 
     steps: int  # environment steps committed
-    stop: bool  # whether these are enough
+    stop: bool  # whether run.steps is reached
 
 
 class Inserts:
     """Adds the transitions of one mode; waits when replay falls behind.
 
-    That is how the rate limiter reaches acting: it answers when it wants more.
+    That is how the rate limiter holds up acting: replay answers when it lets rows in.
     """
 
     def __init__(self, replay: ClientInterface, mode: base.Mode):
@@ -33,7 +33,7 @@ class Inserts:
     def add(
         self, steps: base.Batch, streams: base.Array, serials: base.Array
     ) -> Progress | None:
-        """Sends rows [n, ...]; the newest answer to rows sent before, if any came."""
+        """Sends rows [n, ...]. Returns the newest answer to earlier rows, if any."""
         args = steps, streams, serials
         self._unanswered.append(self._replay.call(self._method, *args))
         answer = None
@@ -42,5 +42,5 @@ class Inserts:
         return answer and Progress(int(answer['steps']), bool(answer['stop']))
 
     def _answered(self) -> bool:
-        """Whether to take the oldest answer: if it is there or must be waited for."""
+        """Whether the oldest answer is there, or has to be waited for."""
         return len(self._unanswered) > UNANSWERED or self._unanswered[0].done()

@@ -10,7 +10,7 @@ import numpy as np
 from ....core import base
 from ....core.errors import DreamerError
 from ....processes import memory
-from ..supervision.health import COMPILING, health
+from ..supervision.health import COMPILING, Health
 from .carries import make_carries
 
 __all__ = ['Policy', 'bucket_size']
@@ -22,17 +22,18 @@ class Policy:
     """Acts for environments in slots from 1 on; `slots` and `batch` rows are planned.
 
     There may be more of both. Batches are padded to one of few sizes, because a program
-    is compiled for each, and stripped again. While it compiles nobody acts, so smaller
-    ones use a larger program that is there, until they were many. One call runs at a
-    time.
+    is compiled for each, and stripped again. Acting stops while a program compiles, so
+    a batch uses a larger program that exists already, until its size was wanted often
+    enough. One call runs at a time.
     """
 
-    def __init__(self, agent: base.Agent, slots: int, batch: int):
+    def __init__(self, agent: base.Agent, slots: int, batch: int, health: Health):
         self._carries = make_carries(agent, slots)
         self._planned, self._batch = slots, batch
+        self._health = health
         self._slots = slots
         self._lock = threading.Lock()  # of calls and of the table
-        self._used: Callable[[], int] | None = None  # the highest slot, after some left
+        self._used: Callable[[], int] | None = None  # highest slot, after a leave
         self._compiled: set[tuple[int, int, str]] = set()  # slots, sizes and modes
         self._wanted: collections.Counter[tuple[int, str]] = collections.Counter()
 
@@ -44,7 +45,7 @@ class Policy:
     def __call__(
         self, slots: base.Array, renewed: base.Array, obs: base.Batch, mode: str
     ) -> tuple[base.Batch, base.Batch]:
-        """Acts and outs [n, ...] for obs [n, ...]; `renewed` slots start anew."""
+        """Acts and outs [n, ...] for obs [n, ...]; `renewed` slots start afresh."""
         try:
             return self._act(slots, renewed, obs, mode)
         finally:
@@ -66,7 +67,7 @@ class Policy:
                 obs = {k: v[rows] for k, v in obs.items()}
                 slots = np.concatenate([slots, np.zeros(size - count, slots.dtype)])
             kind = (self._slots, size, mode)
-            with health().busy('' if kind in self._compiled else COMPILING):
+            with self._health.busy('' if kind in self._compiled else COMPILING):
                 acts, outs = self._carries.act(slots, obs, mode)
             self._compiled.add(kind)
         acts = {k: v for k, v in acts.items() if k != 'reset'}
@@ -86,19 +87,19 @@ class Policy:
         return min(fitting, default=max(best, self._batch))
 
     def shrink(self, used: Callable[[], int]) -> None:
-        """Some slots are not used any more; `used` returns the highest one that is.
+        """Frees slots that are no longer used; `used` returns the highest used one.
 
-        Returns at once. A call that runs, maybe for long because it compiles, gives
-        the room back when it ends.
+        Returns at once. A call that runs, maybe for long because it compiles, frees
+        them when it ends.
         """
         self._used = used
         self._shrink_if_idle()
 
     def _shrink_if_idle(self) -> None:
-        # Who finds the lock taken can rely on its holder: `_used` was set before, and
+        # If the lock is taken, its holder does the work: `_used` was set before, and
         # the holder comes here after the release. The highest slot is looked up with
         # the lock held, since environments that came meanwhile have slots, too, and
-        # those that come from now on have yet to wait for the lock.
+        # those that come from now on wait for the lock.
         while self._used is not None and self._lock.acquire(blocking=False):
             try:
                 used, self._used = self._used, None

@@ -8,16 +8,16 @@ from typing import Any, Protocol
 from ..settings import ParallelSettings
 from ..supervision.process import ChildProcess, RoleSpec
 from ..supervision.role import RoleProcess
-from . import ports as addresses
+from . import ports
 
 __all__ = ['Engine', 'Here']
 
 
 class Engine(Protocol):
-    """What a launcher needs to know of the place where it starts its roles."""
+    """Where a launcher starts the roles of a run, and how."""
 
     def check(self, settings: ParallelSettings) -> None:
-        """Refuses settings that cannot work there."""
+        """Refuses settings that cannot work with this engine."""
 
     def open(self, settings: ParallelSettings) -> AbstractContextManager:
         """Context in which roles can be started."""
@@ -25,19 +25,19 @@ class Engine(Protocol):
     def join(
         self, settings: ParallelSettings, end: Callable[[str], None]
     ) -> AbstractContextManager:
-        """Context in which environments can be started for a run that goes on; `end` is
-        called, with the reason, if it does not."""
+        """Context in which environments can be started for a run of another launcher;
+        `end` is called, with a reason, when that run ends."""
 
     def adapt(self, settings: ParallelSettings, envs: int) -> dict[str, Any]:
-        """Options that the roles get in place of the given ones, for so many
-        environments; anew for each attempt to start them."""
+        """Options that replace those of the roles, for this number of environments;
+        called for each attempt to start the roles."""
 
     def spawn(
         self,
         name: str,
-        order: RoleSpec,
+        spec: RoleSpec,
         log: Path,
-        mark: str,
+        run_tag: str,
         notify: Any,
         shown: bool = False,
     ) -> RoleProcess:
@@ -45,12 +45,12 @@ class Engine(Protocol):
 
 
 class Here:
-    """Processes of this machine."""
+    """Starts processes on this machine."""
 
     spawn = ChildProcess
 
     def check(self, settings: ParallelSettings) -> None:
-        addresses.check(settings)
+        ports.check(settings)
 
     def open(self, settings: ParallelSettings) -> AbstractContextManager:
         return nullcontext()
@@ -58,8 +58,8 @@ class Here:
     def join(
         self, settings: ParallelSettings, end: Callable[[str], None]
     ) -> AbstractContextManager:
-        addresses.require_fixed('actor_addr', settings)
+        ports.require_fixed('actor_addr', settings)
         return nullcontext()
 
     def adapt(self, settings: ParallelSettings, envs: int) -> dict[str, Any]:
-        return addresses.resolve(settings)
+        return ports.resolve(settings)

@@ -1,6 +1,6 @@
 """Kubernetes: the roles of a run as manifests, one Job or StatefulSet each.
 
-Jobs, because all roles end when the run does; a failed pod is started again in place.
+Roles are Jobs, because they end with the run; a failed pod is started again in place.
 Only a replay with a volume of its own is a StatefulSet, which keeps the two together.
 Servers are found by the name of their Service, which stays when a pod moves. Workers
 are the pods of an indexed Job: `dreamer parallel_env` reads JOB_COMPLETION_INDEX.
@@ -47,7 +47,7 @@ class KubernetesOptions(NamedTuple):
 
 
 class Pod(NamedTuple):
-    """One role: its arguments of the command, how many, and what each of them needs."""
+    """One role: the arguments of its command, its copies, and their resources."""
 
     role: str
     args: list[str]
@@ -90,7 +90,7 @@ def _labels(role: str, options: KubernetesOptions) -> dict[str, str]:
 
 def _service(pod: Pod, options: KubernetesOptions) -> dict[str, Any]:
     port = {'name': 'zmq', 'port': SERVERS[pod.role], 'protocol': 'TCP'}
-    # That of a StatefulSet has no address: its name is that of the pod.
+    # The Service of a StatefulSet has no address: its name is that of the pod.
     headless = {'clusterIP': 'None'} if pod.disk_gb else {}
     return {
         'apiVersion': 'v1',

@@ -9,7 +9,7 @@ __all__ = ['require']
 
 
 def require(package: str, extra: str) -> ModuleType:
-    """The package, imported; an error that says what to install if it is not there."""
+    """Imports a package; raises an error that says what to install."""
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:

@@ -1,19 +1,17 @@
 """Ports of a run: free ones for `{auto}`, checks for the addresses that are given."""
 
-import re
-
 from ....core.errors import ConfigError
 from ....transport import addresses, free_port, keys
 from ..settings import ParallelSettings
 
-__all__ = ['check', 'require_fixed', 'resolve', 'was_chosen']
+__all__ = ['check', 'is_replaceable', 'require_fixed', 'resolve']
 
 NAMES = ('actor_addr', 'replay_addr', 'logger_addr')
 AUTO = '{auto}'
 
 
 def resolve(settings: ParallelSettings) -> dict[str, str]:
-    """All addresses by name, with free ports in place of {auto}."""
+    """Addresses by name, with free ports in place of {auto}."""
     resolved: dict[str, str] = {}
     taken = {getattr(settings, name) for name in NAMES}
     for name in NAMES:
@@ -25,15 +23,15 @@ def resolve(settings: ParallelSettings) -> dict[str, str]:
     return resolved
 
 
-def was_chosen(address: str, settings: ParallelSettings) -> bool:
-    """Whether a resolved address, found in any text, has a port that we chose."""
-    given = {getattr(settings, name).rpartition(':')[2] for name in NAMES}
-    ports = re.findall(r':(\d+)\b', address)
-    return bool(ports) and not given.intersection(ports)
+def is_replaceable(address: str, settings: ParallelSettings) -> bool:
+    """Whether the port of an address is one that `resolve` has chosen."""
+    given = [getattr(settings, name) for name in NAMES]
+    fixed = {addresses.parse(text).port for text in given if AUTO not in text}
+    return bool(address) and addresses.parse(address).port not in fixed
 
 
 def check(settings: ParallelSettings) -> None:
-    """Refuses addresses at which the roles could not find each other."""
+    """Refuses addresses with which roles could not find each other."""
     fixed = _fixed_for(settings)
     seen: dict[int, str] = {}
     for name in NAMES:
@@ -51,7 +49,7 @@ def check(settings: ParallelSettings) -> None:
 
 
 def require_fixed(name: str, settings: ParallelSettings) -> None:
-    """Refuses a port of our choice where somebody else has to know it."""
+    """Refuses a port that the run chooses, if jobs outside of it have to know it."""
     given = getattr(settings, name)
     if AUTO in given:
         raise ConfigError(
@@ -61,7 +59,7 @@ def require_fixed(name: str, settings: ParallelSettings) -> None:
 
 
 def _fixed_for(settings: ParallelSettings) -> set[str]:
-    """Addresses that other jobs must know."""
+    """Names of the addresses that other jobs must know."""
     fixed = {'actor_addr'} if settings.remote_envs else set()
     return fixed | ({'replay_addr', 'logger_addr'} if settings.remote_replay else set())
 
@@ -70,6 +68,6 @@ def _check_network(name: str, given: str, settings: ParallelSettings) -> None:
     if settings.transport == 'portal':
         raise ConfigError(
             f'run.{name}={given} is reachable from other machines, and portal cannot '
-            'tell who calls. Use localhost, or run.transport=zmq.'
+            'authenticate clients. Use localhost, or run.transport=native.'
         )
     keys.load(settings.logdir / 'keys')  # refuses with what to do

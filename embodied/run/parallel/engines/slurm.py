@@ -1,8 +1,8 @@
 """SLURM engine: the commands of a run as jobs of a SLURM cluster, through submitit.
 
-One job has agent, replay and logger, looked after by their launcher. Environment
-workers are the tasks of an array job, which the first one submits: whenever it begins,
-since it may be on another machine than the last time.
+One job runs agent, replay, logger and their launcher. Environment workers are the tasks
+of an array job. The first job submits it whenever it begins, since its machine may not
+be the same as before.
 """
 
 import os
@@ -51,7 +51,7 @@ class Command(NamedTuple):
 
 
 class Job:
-    """Called with a command by the process that submitit starts in a job."""
+    """Runs a command; called by the process that submitit starts in a job."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen | None = None
@@ -63,7 +63,7 @@ class Job:
     def __call__(self, *argv: str) -> None:
         print('Running', shlex.join(argv), flush=True)
         self._process = process = subprocess.Popen(argv)
-        # In a thread: a signal handler of the main thread waits for the end, too.
+        # In a thread, since a signal handler of the main thread waits as well.
         threading.Thread(target=self._watch, args=(process,), daemon=True).start()
         try:
             self._ended.wait()
@@ -73,7 +73,7 @@ class Job:
             raise RoleError(f'{shlex.join(argv)} ended with {process.returncode}.')
 
     def checkpoint(self, *argv: str) -> Any:
-        """Called by submitit when time is almost up: what to run in the next job."""
+        """What the next job runs; called by submitit when time is almost over."""
         if self._process is not None:
             self._process.terminate()
             self._ended.wait()
@@ -85,11 +85,11 @@ class Job:
 
 
 class Head(Job):
-    """The job with the agent; the workers are there as long as it runs.
+    """The job with the agent, which submits the workers.
 
-    When it ends, to be queued again or for good, they have heard that and have ended
-    as well. Those that have not, because they are still in the queue or because the
-    machine of the agent has died, are canceled.
+    When it ends, whether it is queued again or not, the workers end as well. Those that
+    do not, because they are still in the queue or the machine of the agent has failed,
+    are canceled.
     """
 
     def __init__(self, workers: Sequence[Command], options: SlurmOptions, folder: Path):
@@ -97,7 +97,7 @@ class Head(Job):
         self._workers = tuple(workers)
         self._options = options
         self._folder = folder
-        self._note = folder / 'workers'  # the jobs of those that we have submitted
+        self._submitted = folder / 'workers'  # file with the ids of their jobs
         self._jobs: list[Any] = []
 
     def __reduce__(self) -> Any:
@@ -111,13 +111,13 @@ class Head(Job):
             self._cancel()
 
     def checkpoint(self, *argv: str) -> Any:
-        again = super().checkpoint(*argv)
-        self._cancel()  # SLURM ends us as soon as it has queued us again.
-        return again
+        submission = super().checkpoint(*argv)
+        self._cancel()  # SLURM ends this job as soon as it is queued again.
+        return submission
 
     def _submit(self) -> None:
-        if self._note.exists():
-            _cancel(self._note.read_text().split())
+        if self._submitted.exists():
+            _cancel(self._submitted.read_text().split())
         if not self._workers:
             return
         options = self._options
@@ -131,7 +131,7 @@ class Head(Job):
                 executor.update_parameters(array_parallelism=len(argvs))
             self._jobs = executor.map_array(Job(), *zip(*argvs, strict=True))
         if not options.local:
-            write_whole(self._note, ' '.join(job.job_id for job in self._jobs))
+            write_whole(self._submitted, ' '.join(job.job_id for job in self._jobs))
 
     def _cancel(self) -> None:
         if self._options.local:
@@ -139,14 +139,14 @@ class Head(Job):
                 job.cancel()
         elif self._jobs:
             _cancel([job.job_id for job in self._jobs])
-            self._note.unlink()
+            self._submitted.unlink()
         self._jobs = []
 
 
 def submit(
     head: Command, workers: Sequence[Command], options: SlurmOptions, folder: Path
 ) -> Any:
-    """Submits the first job, which logs to `folder`: submitit's handle of it."""
+    """Submits the first job, which logs to `folder`; returns its handle."""
     executor = _update(_executor(options, folder), head, options)
     return executor.submit(Head(workers, options, folder), *head.argv)
 

@@ -1,4 +1,4 @@
-"""Groups: the environments of one worker process, none of which waits for another."""
+"""Groups: the environments of one worker process, which do not wait for each other."""
 
 import contextlib
 import queue
@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from ....core.base import Env
 from ....envs.runtime.handles import InlineHandle
 from ....envs.runtime.host import EnvInfo
-from ..supervision.health import health
+from ..supervision.health import Health
+from ..timeouts import ENVS_CLOSE
 
 __all__ = ['Group', 'InlineGroup', 'Row', 'ThreadGroup', 'make_group']
 
@@ -18,8 +19,7 @@ Action = dict[str, Any]
 Row = tuple[int, dict[str, Any]]  # position in the group, observation
 
 GATHER_SECONDS = 0.001  # that ready rows wait for those of quick neighbors
-NOBODY: tuple[int, Any] = (-1, None)  # in the place of a row: somebody woke us
-CLOSE_SECONDS = 10.0  # for environments to close before they are left behind
+WAKE: tuple[int, Any] = (-1, None)  # in the place of a row, to end the waiting
 
 
 class Group(Protocol):
@@ -34,32 +34,37 @@ class Group(Protocol):
         """Blocks until some steps are done; up to `limit` of them, ready together."""
 
     def wake(self) -> None:
-        """Lets `receive` return, maybe with nothing; any thread may call it."""
+        """Lets `receive` return, maybe without rows. Thread-safe."""
 
     def close(self) -> None:
         """Closes the environments."""
 
 
-def make_group(makes: Sequence[Callable[[], Env]], envids: Sequence[int]) -> Group:
+def make_group(
+    makes: Sequence[Callable[[], Env]], envids: Sequence[int], health: Health
+) -> Group:
     """A single environment runs in the calling thread, several have one each."""
     kind = InlineGroup if len(makes) == 1 else ThreadGroup
-    return kind(makes, envids)
+    return kind(makes, envids, health)
 
 
 class InlineGroup:
-    """One environment, stepped by whoever waits for it, who never sleeps over it."""
+    """One environment, which steps in the thread that calls `receive`."""
 
-    def __init__(self, makes: Sequence[Callable[[], Env]], envids: Sequence[int]):
+    def __init__(
+        self, makes: Sequence[Callable[[], Env]], envids: Sequence[int], health: Health
+    ):
+        self._health = health
         self._handle = InlineHandle(makes[0], envids[0])
         self._handle.request('make')
-        with health().busy():
+        with health.busy():
             self.infos = [self._handle.receive()]
 
     def send(self, position: int, action: Action) -> None:
         self._handle.request('step', action)
 
     def receive(self, limit: int) -> list[Row]:
-        with health().busy():
+        with self._health.busy():
             return [(0, self._handle.receive())]
 
     def wake(self) -> None:
@@ -72,14 +77,18 @@ class InlineGroup:
 class ThreadGroup:
     """Several environments, each in one thread from its making to its closing.
 
-    So a slow step or reset holds up nobody, and environments that are tied to a
-    thread, as renderers are, work. Those that need the main thread must be alone.
+    So a slow step or reset holds up no other environment, and environments that are
+    tied to a thread, as renderers are, work. An environment that needs the main thread
+    must be alone in its worker.
     """
 
-    def __init__(self, makes: Sequence[Callable[[], Env]], envids: Sequence[int]):
+    def __init__(
+        self, makes: Sequence[Callable[[], Env]], envids: Sequence[int], health: Health
+    ):
+        self._health = health
         self._results: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._requests: list[queue.SimpleQueue] = [queue.SimpleQueue() for _ in makes]
-        self._running = 0  # requests whose results were not taken yet
+        self._pending = 0  # requests whose results were not taken yet
         self._lock = threading.Lock()  # of that number
         self._threads = [
             threading.Thread(
@@ -107,34 +116,34 @@ class ThreadGroup:
         rows = [self._take()]
         deadline = time.perf_counter() + GATHER_SECONDS
         with contextlib.suppress(queue.Empty):
-            while self._running and len(rows) < limit:
+            while self._pending and len(rows) < limit:
                 rows.append(self._take(max(0.0, deadline - time.perf_counter())))
-        return [row for row in rows if row is not NOBODY]
+        return [row for row in rows if row is not WAKE]
 
     def wake(self) -> None:
-        self._results.put(NOBODY)
+        self._results.put(WAKE)
 
     def close(self) -> None:
         for requests in self._requests:
             requests.put(None)
-        deadline = time.monotonic() + CLOSE_SECONDS
+        deadline = time.monotonic() + ENVS_CLOSE
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         while not self._results.empty():
-            self._take()  # Raises what went wrong.
+            self._take()  # raises errors
 
     def _request(self, position: int, *request: Any) -> None:
         with self._lock:
-            self._running += 1
+            self._pending += 1
         self._requests[position].put(request)
 
     def _take(self, timeout: float | None = None) -> tuple[int, Any]:
         row = self._results.get(timeout=timeout)
-        if row is NOBODY:
+        if row is WAKE:
             return row
         position, result = row
         with self._lock:
-            self._running -= 1
+            self._pending -= 1
         if isinstance(result, BaseException):
             raise result
         return position, result
@@ -148,7 +157,7 @@ class ThreadGroup:
 
     def _put(self, position: int, work: Callable[[], Any]) -> None:
         try:
-            with health().busy(alone=True):
+            with self._health.busy(alone=True):
                 result = work()
             self._results.put((position, result))
         except BaseException as error:  # noqa: BLE001 (raised by `_take`)

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,9 +16,9 @@ class Fetcher(base.Stream):
     """Calls `method` of the replay role `amount` batches ahead of their use.
 
     Every request announces the number of its first sequence in the order of training:
-    those trained before this session plus those requested since. So the limiter needs
-    no memory of who asked for what, and a batch that died with a learner is served
-    again. An empty batch is the end.
+    those trained before this start plus those requested since. So the limiter needs no
+    memory of requests, and a batch that was lost with a learner is served again. An
+    empty batch is the end.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Fetcher(base.Stream):
         self._requests: collections.deque[transport.Future] = collections.deque()
         self._first: transport.Future | None = None
         self._ended = False
+        self._closing = threading.Lock()
 
     def start(self, number: int = 0) -> None:
         """Sends the first requests; `number` sequences were trained on before."""
@@ -65,7 +67,21 @@ class Fetcher(base.Stream):
     def close(self) -> None:
         """Ends the stream, also for a thread that is waiting for a batch."""
         self._ended = True
-        self._client.close()
+        with self._closing:  # by the learner, and by the thread that interrupts it
+            self._client.close()
+
+    @contextlib.contextmanager
+    def until_end(self) -> Iterator[None]:
+        """Suppresses what the end of this stream raises in those that read it.
+
+        That may be a RuntimeError: a generator that calls next() itself, such as an
+        agent's, turns a StopIteration of its source into one.
+        """
+        try:
+            yield
+        except (StopIteration, RuntimeError):
+            if not self._ended:
+                raise
 
     def _receive(self) -> base.Batch:
         with self._unless_closed():

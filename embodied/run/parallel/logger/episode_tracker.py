@@ -11,14 +11,14 @@ __all__ = ['EpisodeTracker']
 
 
 class EpisodeTracker:
-    """Hands rows on to `episodes`, and counts the episodes that have no result."""
+    """Passes transitions to `episodes`, and counts episodes without a result."""
 
     def __init__(self, prefix: str, episodes: Episodes):
         self.prefix = prefix
         self._episodes = episodes
-        self._seen: dict[int, float] = {}  # when each environment sent its last row
+        self._seen: dict[int, float] = {}  # time of the last row by environment
         self._serials: dict[int, int] = {}  # of these rows
-        self._abandoned = 0  # that were reported already
+        self._abandoned = 0  # episodes that were reported before
         self._timeouts, self._torn = 0, 0
 
     def follow(self, transitions: base.Batch, envids: base.Array) -> None:
@@ -28,7 +28,7 @@ class EpisodeTracker:
             self._episodes.record(envid, result)
 
     def drop_silent(self, timeout: float) -> None:
-        """Forgets the episodes of environments that sent nothing for so long."""
+        """Drops the episodes of environments without a row for `timeout` seconds."""
         if not timeout:
             return
         now = time.monotonic()
@@ -51,7 +51,7 @@ class EpisodeTracker:
         return {name: count for name, count in losses.items() if count}
 
     def _drop_torn(self, transitions: base.Batch, envids: base.Array) -> None:
-        """Forgets episodes of which rows are missing: their scores would be wrong."""
+        """Drops episodes with missing rows, whose scores would be wrong."""
         for i in np.unique(envids, return_index=True)[1]:
             envid, serial = int(envids[i]), int(transitions['serial'][i])
             follows = self._serials.get(envid, serial - 1) == serial - 1

@@ -1,4 +1,4 @@
-"""Metrics buffer: what all roles say between two writes, under one step."""
+"""Metrics buffer: metrics of all roles between two writes, at one step."""
 
 import threading
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ __all__ = ['MetricsBuffer']
 
 
 class MetricsBuffer(base.Logger):
-    """Metrics by prefix and name. `step` never goes back. Any thread may call."""
+    """Metrics by prefix and name. `step` never goes back. Thread-safe."""
 
     def __init__(self, step: int = 0):
         self.step = step
@@ -26,19 +26,19 @@ class MetricsBuffer(base.Logger):
             self.step = max(self.step, int(step))
 
     def add(self, metrics: Mapping[str, Any], prefix: str | None = None) -> None:
-        """Single events, such as episodes: numbers are averaged."""
+        """Takes single events, such as episodes. Numbers are averaged."""
         with self._lock:
             self._averages.setdefault(prefix or '', Averages()).add(metrics)
 
     def put(self, metrics: Mapping[str, Any], prefix: str) -> None:
-        """Summaries and counters of a role: the newest counts."""
+        """Takes summaries and counters of a role. The newest value is kept."""
         for name, value in metrics.items():
             _check(f'{prefix}/{name}', value)
         with self._lock:
             self._newest.setdefault(prefix, {}).update(metrics)
 
     def move_to(self, logger: base.Logger) -> None:
-        """Hands everything over to a logger, at one step."""
+        """Moves all metrics to a logger, at one step."""
         with self._lock:
             step, averages, newest = self.step, self._averages, self._newest
             self._averages, self._newest = {}, {}
@@ -50,7 +50,7 @@ class MetricsBuffer(base.Logger):
 
 
 def _check(name: str, value: Any) -> None:
-    """Raises at who sent it, rather than later at who writes it."""
+    """Refuses a value that could not be written, with an error for its sender."""
     if not isinstance(value, str) and np.asarray(value).dtype.hasobject:
         raise ValueError(
             f"Metric '{name}' is {value!r}. Log numbers, strings or numeric arrays."

@@ -1,4 +1,4 @@
-"""Buffer: one replay of a run, ours or a foreign one, with the streams that read it."""
+"""Buffer: one replay of a run, ours or a foreign one, and the streams that read it."""
 
 import contextlib
 import threading
@@ -9,20 +9,21 @@ import numpy as np
 
 from ....core import base
 from ....replay import Replay
+from ....replay.recovery.damage import Damage
 from ....streams.stateless import load_stream, save_stream
 from ...shared.replay_completion import complete
-from ..supervision.health import health
+from ..supervision.health import Health
 
 __all__ = ['Buffer']
 
 
 class Buffer:
-    """Adds rows, serves batches, and knows how many rows it was ever given.
+    """Adds rows, serves batches, and counts the rows that were ever added.
 
-    A foreign replay needs `add` and `sample` only. What it lacks is completed: rows
-    are added one by one, nothing is updated, and it comes back empty after a restart.
-    It has no serial numbers, so rows that are sent again are stored again, and it may
-    not stand two threads, so only one is let in at a time.
+    A foreign replay needs `add` and `sample` only. Rows are then added one by one,
+    nothing is updated, and it is empty after a restart. It has no serial numbers, so
+    rows that are sent twice are stored twice. It may not be thread-safe, so it is
+    called by one thread at a time.
 
     empty: makes the arrays that batches are assembled in, as `numpy.empty`.
     """
@@ -32,9 +33,11 @@ class Buffer:
         replay: Any,
         make_stream: Callable[[Any, base.Mode], Any],
         modes: Sequence[base.Mode],
+        health: Health,
         empty: Callable[..., base.Array] = np.empty,
     ):
         self._given = replay
+        self._health = health
         self._replay = complete(replay)
         self._ours = isinstance(replay, Replay)
         source = _Assembler(replay, empty) if isinstance(replay, Replay) else replay
@@ -46,18 +49,32 @@ class Buffer:
         self._added = 0
 
     @property
+    def length(self) -> int | None:
+        """Steps per sequence, if the replay has that attribute."""
+        return getattr(self._given, 'length', None)
+
+    @property
     def inserts(self) -> int:
-        """Rows ever added, without repeats, as far as the replay remembers."""
+        """Rows ever added, without repeats, as far as the replay was restored."""
         return self._given.inserts if self._ours else self._added
 
     @property
+    def lost(self) -> int:
+        """Steps that the replay had before a loss of power, as far as it knows."""
+        return getattr(self._given, 'lost', 0)
+
+    def take_damages(self) -> list[Damage]:
+        """Damaged files of our replay that were found since the last call."""
+        return self._given.take_damages() if self._ours else []
+
+    @property
     def serves(self) -> bool:
-        """Whether there is a whole sequence, if the replay can tell."""
+        """Whether there is a whole sequence, if the replay has a length."""
         return not hasattr(self._given, '__len__') or len(self._given) > 0
 
     def add(self, steps: base.Batch, streams: base.Array, serials: base.Array) -> None:
         """Appends row i of every [n, ...] array to the stream streams[i]."""
-        with self._writing, health().busy():
+        with self._writing, self._health.busy():
             if self._ours:
                 self._given.add_batch(steps, streams ^ self._given.salt, serials)
             else:
@@ -66,16 +83,16 @@ class Buffer:
 
     def take(self, mode: base.Mode) -> base.Batch:
         """The next batch of the stream."""
-        with self._reading[mode], health().busy():
+        with self._reading[mode], self._health.busy():
             return next(self._streams[mode])
 
-    def begin_anew(self, mode: base.Mode) -> None:
-        """Gives up the rest of a sequence whose first batches were taken."""
+    def restart_stream(self, mode: base.Mode) -> None:
+        """Skips the rest of a sequence whose first batches were taken."""
         with self._reading[mode]:
             self._streams[mode] = self._open_stream(mode)
 
     def update(self, data: base.Batch) -> None:
-        with self._writing, health().busy():
+        with self._writing, self._health.busy():
             self._replay.update(data)
 
     def stats(self) -> base.Metrics:
@@ -94,19 +111,19 @@ class Buffer:
 
     def load(self, data: dict[str, Any]) -> None:
         self._replay.load(data['content'])
-        # A replay that saves nothing comes back empty and has to be filled again.
+        # A replay that saves nothing is empty now and has to be filled again.
         self._added = 0 if data['content'] is None else data['inserts']
         for mode, position in data['streams'].items():
             load_stream(self._streams[mode], position)
 
     def close(self) -> None:
-        """Gives back what the replay holds, such as files."""
+        """Releases resources of the replay, such as files."""
         if hasattr(self._given, 'close'):
             self._given.close()
 
 
 class _Assembler:
-    """Our replay, seen by its streams: puts samples where they can be sent from."""
+    """Our replay as its streams see it: assembles samples in memory of the server."""
 
     def __init__(self, replay: Replay, empty: Callable[..., base.Array]):
         self._replay = replay

@@ -1,146 +1,51 @@
-"""Replay role: owns the buffers and the rate limiter, and knows when a run is over."""
+"""Replay service: buffers and rate limiter; it decides when run.steps is reached."""
 
-import contextlib
-import functools
-import queue
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 from ....core import base
-from ....core.files import storage_errors
 from ....core.limiters import MinSize, RateLimiter
-from ....logging import add_event
-from ....processes.signals import StopSignals
-from ....replay import Replay
 from ...shared.meters import Share, usage
-from ...shared.ratio import RatioHistory, RatioPeriod
-from .. import protocol
-from ..context import make_client, make_server
-from ..outbox import LOG_QUEUE, Outbox
-from ..pickling import unpack
-from ..saves.coordinator import RoleSaves
-from ..serving import Chore, serve
-from ..settings import ParallelSettings
-from ..supervision.health import counted
+from ...shared.ratio import RatioHistory, RatioPeriod, measured_ratio
+from ..context import RoleContext
 from .buffer import Buffer
-from .ratio_record import RatioRecord
 
-__all__ = ['ReplayService', 'parallel_replay']
-
-FINISHED = 'finished'
-
-
-def parallel_replay(
-    make_replay_train: Callable[[], Any] | bytes,
-    make_replay_eval: Callable[[], Any] | bytes,
-    make_stream: Callable[[Any, base.Mode], Any] | bytes,
-    args: Mapping[str, Any],
-) -> str:
-    """Serves replay until the run ends, and saves; a signal that came before that."""
-    settings = ParallelSettings.read(args)
-    server = make_server(settings.replay_addr, 'replay', settings)
-    make_stream = unpack(make_stream)
-    mail: queue.SimpleQueue = queue.SimpleQueue()
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(storage_errors(settings.logdir))
-        # To the very end: a signal must not cut off the last save.
-        signals = stack.enter_context(StopSignals(mail.put))
-        replay = unpack(make_replay_train)()
-        _report_loss(replay, settings)
-        replays = [replay]
-        report_damages = functools.partial(_report_damages, replays, settings)
-        stack.callback(report_damages)
-        train = Buffer(replay, make_stream, ('train', 'report'), server.empty)
-        stack.callback(train.close)
-        replay = unpack(make_replay_eval)()
-        replays.append(replay)
-        report_damages()
-        evaluation = Buffer(replay, make_stream, ('eval',), server.empty)
-        stack.callback(evaluation.close)
-        service = ReplayService(train, evaluation, settings, lambda: mail.put(FINISHED))
-        saves = RoleSaves('replay', service, settings)
-        _follow_ratio(service, settings)
-        client = make_client(settings.logger_addr, 'replay', settings)
-        logger = Outbox(client, 'add', LOG_QUEUE)
-        stack.callback(logger.close)
-
-        def log() -> None:
-            report_damages()
-            for prefix, metrics in service.metrics().items():
-                logger.put(metrics, prefix, service.steps)
-
-        for name in protocol.REPLAY:
-            server.bind(name, counted(getattr(service, name)), once=True)
-        server.bind(protocol.SAVE, saves.save)
-        stack.callback(server.close)
-        reason = serve(server, [Chore(settings.log_every, log)], mail)
-        saves.save()
-    return '' if reason == FINISHED else signals.received or ''
-
-
-def _report_loss(replay: Any, settings: ParallelSettings) -> None:
-    """Steps count as soon as they are stored, so everybody may know of those that a
-    machine has taken with it."""
-    if getattr(replay, 'lost', 0):
-        details = {'steps': replay.lost, 'reason': 'not synced (replay.sync)'}
-        add_event(settings.logdir, 'lost', **details)
-
-
-def _follow_ratio(service: 'ReplayService', settings: ParallelSettings) -> None:
-    """Goes on with the ratios that the run had, and keeps them before a step comes."""
-    note = functools.partial(add_event, settings.logdir)
-    record = RatioRecord(settings.checkpoints / 'replay', note)
-    known = record.read()
-    if known is not None:
-        service.resume_ratio(known)
-    if service.ratios == known:
-        return
-    record.write(service.ratios)
-    if len(service.ratios.periods) > 1:
-        details = {'step': service.steps, 'ratio': settings.train_ratio}
-        add_event(settings.logdir, 'train_ratio', **details)
-
-
-def _report_damages(replays: list[Any], settings: ParallelSettings) -> None:
-    """Damaged files may be found at the start, or later in the background."""
-    ours = [replay for replay in replays if isinstance(replay, Replay)]
-    for damage in [x for replay in ours for x in replay.take_damages()]:
-        add_event(settings.logdir, 'damaged', **damage.details())
+__all__ = ['ReplayService']
 
 
 class ReplayService:
-    """Answers the calls of the protocol. Each may be served by a thread of its own,
-    but none by two: rows are counted and streams read in order.
+    """Serves the methods of the protocol.
 
-    Inserts are the rows that the replay holds or held. Samples are numbered by the
-    learner. Another ratio than before holds for the rows to come. `on_finish` is called
-    when the agent says that the run has ended.
+    Each method may have a thread of its own, but only one: rows are counted and streams
+    are read in order. Inserts are the rows that were ever added. The learner numbers
+    the samples. A ratio that has changed holds for the rows to come.
+
+    on_finish: called when the learner says that the run has ended.
     """
 
     def __init__(
         self,
         train: Buffer,
         evaluation: Buffer,
-        settings: ParallelSettings,
+        context: RoleContext,
         on_finish: Callable[[], Any] = lambda: None,
     ):
         self._train = train
         self._evaluation = evaluation
-        self.settings = settings
+        self.settings = settings = context.settings
         self._on_finish = on_finish
-        length = settings.consec_train * settings.batch_length + settings.replay_context
         self.limiter = RateLimiter.for_training(
             settings.train_ratio,
             settings.batch_size,
             settings.batch_length,
-            length,
+            settings.sequence_length(train),
             streams=settings.envs,
             # Requested but not trained: those on their way and the one in training.
             ahead=(settings.prefetch + 1) * settings.batch_size,
         )
         self._filled = MinSize(self.limiter.minimum)
-        self._eval_filled = MinSize(max(1, settings.eval_minimum))
+        self._eval_filled = MinSize(settings.eval_minimum(evaluation))
         self._insert_wait, self._sample_wait = Share(), Share()
         self._stopped = False
         self._forgotten = 0  # steps that a replay without memory had before a restart
@@ -151,23 +56,28 @@ class ReplayService:
 
     @property
     def steps(self) -> int:
-        """Environment steps of the run that are committed."""
+        """Committed environment steps of the run."""
         return self._forgotten + self._train.inserts
 
     @property
     def counters(self) -> dict[str, int]:
-        """What the manifest says about a save."""
+        """Counters of a save, for the manifest."""
         return {'steps': self.steps}
 
     @property
+    def next_number(self) -> int:
+        """The number of the training batch that follows those that were sampled."""
+        return (self._origin or 0) + self.limiter.samples
+
+    @property
     def over(self) -> bool:
-        """Whether no more rows are taken."""
+        """Whether no more rows are added."""
         return self._stopped or self.steps >= self.settings.steps
 
     def add_batch(
         self, steps: base.Batch, streams: base.Array, serials: base.Array
     ) -> dict[str, Any]:
-        """Rows of training environments, [n, ...] per key; waits for the limiter."""
+        """Adds rows for training, [n, ...] per key; waits for the limiter."""
         with self._insert_wait:
             admitted = self.over or self.limiter.await_insert(len(streams))
         if admitted and not self.over:
@@ -178,7 +88,7 @@ class ReplayService:
     def add_batch_eval(
         self, steps: base.Batch, streams: base.Array, serials: base.Array
     ) -> dict[str, Any]:
-        """Rows of evaluation environments, which wait for nobody."""
+        """Adds rows for evaluation, without waiting."""
         self._evaluation.add(steps, streams, serials)
         self._count_eval_inserts()
         return {'steps': self.steps, 'stop': self.over}
@@ -196,13 +106,13 @@ class ReplayService:
             self.limiter.correct(samples=samples)
             if self.settings.consec_train > 1:
                 # The next batch would not follow the one that the carry is of.
-                self._train.begin_anew('train')
+                self._train.restart_stream('train')
         with self._sample_wait:
             admitted = self.limiter.sample(self.settings.batch_size)
         return self._train.take('train') if admitted else {}
 
     def sample_batch_report(self, number: int) -> base.Batch:
-        """Numbered from 0 in each session of the learner, by sequences."""
+        """A batch for a report; `number` counts sequences since the learner started."""
         if not self._filled.sample():
             return {}
         return self._take_report(self._train, 'report', number)
@@ -217,21 +127,20 @@ class ReplayService:
         self._train.update(data)
 
     def finish(self) -> None:
-        """The run has ended: nobody waits any more."""
+        """Takes note that the run has ended; all waiting ends."""
         self._stopped = True
         for limiter in (self.limiter, self._filled, self._eval_filled):
             limiter.stop()
         self._on_finish()
 
     def metrics(self) -> dict[str, base.Metrics]:
-        """What happened since the last call, by prefix."""
+        """Metrics since the last call, by prefix."""
         limiter, minimum = self.limiter, self.limiter.minimum
-        beyond = max(0, limiter.inserts - minimum)
         trained = limiter.samples * self.settings.batch_length
         replay = {
             **self._train.stats(),
             'fill': min(1.0, limiter.inserts / minimum),
-            'train_ratio': trained / beyond if beyond else 0.0,
+            'train_ratio': measured_ratio(trained, limiter.inserts, minimum),
             'balance': limiter.balance(),
             'insert_wait': self._insert_wait(),
             'sample_wait': self._sample_wait(),
@@ -261,7 +170,7 @@ class ReplayService:
             self._forgotten, self._origin = data['forgotten'], data['origin']
             self.limiter.correct(samples=data['samples'])
         else:
-            # Filled anew, and trained from then on as the ratio says: what was
+            # Filled again, and trained from then on as the ratio says: what was
             # trained before was earned by steps that are gone.
             self._forgotten, self._origin = data['steps'], None
         self._count_inserts()
@@ -282,10 +191,10 @@ class ReplayService:
         limiter.end_at(end, self.settings.batch_size)
 
     def _ratio_of(self, data: dict[str, Any]) -> RatioHistory:
-        """History for a save of version 0.1.0, which does not tell the ratio.
+        """History for a save of version 0.1.0, which does not contain the ratio.
 
-        If its counters lie within the band, the ratio was that of now. Otherwise it
-        was another one, and what was trained by then is what it had earned.
+        If its counters lie within the limiter's band, the ratio was the present one.
+        Otherwise it was another one, which had earned what was trained by then.
         """
         limiter, ratio = self.limiter, self.limiter.ratio
         inserts, samples = data['train']['inserts'], data['samples']
@@ -305,7 +214,7 @@ class ReplayService:
         first = number // self.settings.batch_size % consec == 0
         chunk = self._chunks[mode]
         if consec > 1 and (chunk is None or (first and chunk)):
-            buffer.begin_anew(mode)
+            buffer.restart_stream(mode)
             chunk = 0
         self._chunks[mode] = ((chunk or 0) + 1) % consec
         return buffer.take(mode)

@@ -1,32 +1,27 @@
 """Saves: brings the saves of agent, replay and logger together under one manifest."""
 
-import functools
 import threading
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Protocol
 
 from ....core.checkpoint import Checkpoint
-from ....logging import add_event
 from ....transport import Future, Timeout, TransportError
 from ...shared.outcome import Outcome
-from ..settings import ParallelSettings
-from ..supervision.health import SAVING, health
+from ..context import RoleContext
+from ..supervision.health import SAVING
+from ..timeouts import PEERS_SAVE
 from .manifest import Manifest
 
 __all__ = ['RoleSaves', 'Saves', 'open_checkpoint']
 
 AGENT, PEERS = 'agent', ('replay', 'logger')
-# Seconds that replay and logger have to save before the agent does so without them: one
-# that has died and comes back must not cost the agent what it has learned.
-PATIENCE = 10.0
 
 
-def open_checkpoint(settings: ParallelSettings, role: str) -> Checkpoint:
+def open_checkpoint(context: RoleContext, role: str) -> Checkpoint:
     """Checkpoint of one role. What the manifest names is never removed."""
+    settings, note = context.settings, context.note
     folder = settings.checkpoints
-    note = functools.partial(add_event, settings.logdir)
     named = lambda: Manifest.read(folder).saves.get(role)
     checkpoint = Checkpoint(folder / role, settings.keep, named, note, settings.trust)
     if role == AGENT:  # which alone writes the manifest
@@ -51,23 +46,24 @@ class SavedRole(Protocol):
 
 
 class RoleSaves:
-    """Saves of replay or logger, which the learner tells when; any thread may call.
+    """Saves of replay or logger, made when the learner asks. Thread-safe.
 
-    The newest is loaded at once. A save that could not be made leaves the one before
-    it as it is, and the role goes on: the learner hears of it, and asks again.
+    The newest save is loaded at once. A save that fails leaves the earlier one as it
+    is, and the role continues. The learner gets the error and asks again.
     """
 
-    def __init__(self, name: str, role: SavedRole, settings: ParallelSettings):
+    def __init__(self, name: str, role: SavedRole, context: RoleContext):
         self._role = role
         self._lock = threading.Lock()
-        self._checkpoint = open_checkpoint(settings, name)
+        self._health = context.health
+        self._checkpoint = open_checkpoint(context, name)
         self._checkpoint.add(name, role)
         if self._checkpoint.exists():
             self._checkpoint.load()
 
     def save(self) -> dict[str, Any]:
-        """Returns when it is on the disk: the version, and the counters in it."""
-        with self._lock, health().busy(SAVING):
+        """Blocks until the save is on the disk: its version, and the counters in it."""
+        with self._lock, self._health.busy(SAVING):
             counters = self._role.counters
             self._checkpoint.save(self._role.steps)
             self._checkpoint.wait()
@@ -81,29 +77,27 @@ class Saves:
     A role that cannot save, the agent included, keeps its last whole save: it stays in
     the manifest, and the next save tries again. Only the last save of the agent raises.
 
-    ask: tells a role to save; its answer to come. counters: those of the agent.
-    lost: whether a role has gone for good, so that no answer can be waited for.
+    ask: asks a role to save, and returns its future answer. counters: of the agent.
     note: writes an event.
     """
 
     def __init__(
         self,
         checkpoint: Checkpoint,
-        folder: Path,
         ask: Callable[[str], Future],
         counters: Callable[[], Mapping[str, int]],
-        lost: Callable[[str], bool] = lambda role: False,
-        note: Callable[..., Any] = lambda event, **details: None,
+        note: Callable[..., Any],
+        context: RoleContext,
     ):
         self._checkpoint = checkpoint
-        self._folder = folder
+        self._folder = context.settings.checkpoints
         self._ask = ask
         self._counters = counters
-        self._lost = lost
+        self._health = context.health
         self._note_event = note
         self._asked: dict[str, Future] = {}  # whose answers were not taken yet
         self._deadline: float | None = None  # for them, when a save has begun
-        manifest = Manifest.read(folder)
+        manifest = Manifest.read(self._folder)
         self._saves, self._counts = dict(manifest.saves), dict(manifest.counters)
 
     @property
@@ -112,15 +106,15 @@ class Saves:
         return self._deadline is not None or self._checkpoint.busy
 
     def begin(self) -> None:
-        """Tells the others to save; the agent follows by `advance`."""
+        """Asks replay and logger to save; `advance` saves the agent after them."""
         self._take_answers()
         for role in PEERS:
             if role not in self._asked:  # A late answer is good for the next save.
                 self._asked[role] = self._ask(role)
-        self._deadline = time.monotonic() + PATIENCE
+        self._deadline = time.monotonic() + PEERS_SAVE
 
     def advance(self, step: int) -> None:
-        """Saves the agent if the others have done so or took too long; never waits."""
+        """Saves the agent if the others have saved or are late; never waits."""
         self._take_failure()
         if self._deadline is None:
             return
@@ -129,11 +123,13 @@ class Saves:
             self.save_agent(step)
 
     def await_peers(self) -> int:
-        """Has the others save and waits for them: the steps that replay holds, as far
-        as it answers. For the last save, which `save_agent` ends."""
-        self._take_answers(PATIENCE / 2)  # to a save before, which knows less
+        """Asks replay and logger to save, and waits: the steps in replay, if known.
+
+        For the last save, which `save_agent` completes.
+        """
+        self._take_answers(PEERS_SAVE / 2)  # to a save before, which knows less
         self.begin()
-        for role in self._take_answers(PATIENCE / 2):
+        for role in self._take_answers(PEERS_SAVE / 2):
             print(f'The {role} does not answer and may not have been saved.')
         return self._counts.get('steps', 0)
 
@@ -152,10 +148,12 @@ class Saves:
         self._checkpoint.save(step, lambda version: self._note(manifest(version)))
 
     def _take_answers(self, timeout: float = 0.0) -> list[str]:
-        """Takes note of the saves that were made: the roles that did not answer."""
+        """Records the saves that were made: the roles that have not answered."""
         deadline = time.monotonic() + timeout
         for role in list(self._asked):
-            left = 0.0 if self._lost(role) else max(0.0, deadline - time.monotonic())
+            left = max(0.0, deadline - time.monotonic())
+            if self._health.is_gone(role):
+                left = 0.0
             try:
                 answer = self._asked[role].result(left)
             except Timeout:
@@ -171,7 +169,7 @@ class Saves:
         return list(self._asked)
 
     def _take_failure(self) -> None:
-        """Hears of a save of the agent that has failed in the background."""
+        """Records a save of the agent that has failed in the background."""
         error = self._checkpoint.take_error()
         if error is not None:
             self._tell_failure(AGENT, error)
@@ -183,4 +181,4 @@ class Saves:
 
     def _note(self, manifest: Manifest) -> None:
         manifest.write(self._folder)
-        health().has_saved()
+        self._health.has_saved()

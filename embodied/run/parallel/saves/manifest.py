@@ -8,8 +8,8 @@
       replay/
       logger/
 
-It is replaced after all of them are whole, so a run that starts again finds saves that
-were made together, whatever moment it was killed at.
+It is replaced after all of them are whole. So a run that starts again finds saves that
+were made together, whenever it was killed.
 """
 
 import json
@@ -45,7 +45,7 @@ class Manifest(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> 'Manifest':
-        """That of a run's checkpoints; an empty one before the first save."""
+        """The manifest of a run's checkpoints; an empty one before the first save."""
         path = folder / NAME
         if not path.exists():
             return cls({}, {})

@@ -2,10 +2,11 @@
 
     python -m embodied.run.parallel.supervision.child_main FD
 
-The parent starts it with one end of a pipe and sends a RoleSpec. The role runs in the
-main thread, which receives signals; the process ends when it returns. Its health and
-what it raises go back through the pipe. Through it the parent also asks it to end and
-tells where servers have moved to; when the parent's end closes, the parent is dead.
+The parent starts it with one end of a pipe and sends a RoleSpec. The role is called
+with its arguments and the keyword `health`, the Health of this process. It runs in the
+main thread, which receives signals; the process ends when it returns. Heartbeats and
+what it raises go back through the pipe. Through it the parent also asks it to end; when
+the parent's end closes, the parent is dead.
 """
 
 import _thread
@@ -21,11 +22,12 @@ from multiprocessing.connection import Connection
 
 import cloudpickle
 
+from ....processes.child_processes import connect_parent
+from ....processes.failure import Failure
 from ....processes.signals import Terminated
-from ..address_book import address_book
-from .failure import LAST_WORDS, Report
-from .health import health
-from .process import SHOW_STACKS, End
+from .health import Health
+from .process import SHOW_STACKS, End, RoleSpec
+from .role_logs import FAILURE_LINE
 
 __all__ = ['main']
 
@@ -33,55 +35,42 @@ FAILED = 1  # exit code
 
 
 def main() -> None:
-    # Only the launcher reacts to Ctrl-C and to a closed terminal; it tells the agent,
-    # and that one the others.
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    fd = int(sys.argv[1])
-    os.set_inheritable(fd, False)
-    pipe = Connection(fd)
-    try:
-        order = pipe.recv()
-    except EOFError:
-        return
-    if isinstance(order, End):
-        return
-    order.surroundings.adopt()
-    os.environ.update(order.environ)
-    address_book().update(order.places)
-    # Also when a library does not let other threads run, which a hang may be.
+    pipe, spec = connect_parent()
+    if not isinstance(spec, RoleSpec):
+        return  # The parent is gone, or asks for the end already.
+    spec.surroundings.adopt()
+    os.environ.update(spec.environ)
+    # By a handler in C, which also runs when a library holds the GIL for ever.
     faulthandler.register(SHOW_STACKS, all_threads=True)
-    sending = threading.Lock()
-    for target, args in ((_obey, (pipe,)), (_send_heartbeats, (pipe, sending))):
+    health, sending = Health(), threading.Lock()
+    sender = _send_heartbeats, (pipe, health, sending)
+    for target, args in ((_obey, (pipe, health)), sender):
         threading.Thread(target=target, args=args, daemon=True).start()
     logging.basicConfig(format='%(asctime)s %(name)s %(levelname)s %(message)s')
     try:
-        role, arguments = cloudpickle.loads(order.call)
-        role(*arguments)
+        role, arguments = cloudpickle.loads(spec.call)
+        role(*arguments, health=health)
         with contextlib.suppress(OSError), sending:
-            pipe.send(health().heartbeat())  # which knows how the run ends
+            pipe.send(health.heartbeat())  # which knows how the run ends
     except Terminated as error:
         error.deliver()
     except BaseException as error:  # noqa: BLE001 (the parent raises it)
-        print(LAST_WORDS, file=sys.stderr)
+        print(FAILURE_LINE, file=sys.stderr)
         traceback.print_exception(error)
         with sending:
-            pipe.send(Report.of(error))
+            pipe.send(Failure.of(error))
         sys.exit(FAILED)
 
 
-def _obey(parent: Connection) -> None:
-    """Ends the role when the parent asks for it, this process and all that it started
-    when the parent is gone; hears where servers have moved to."""
+def _obey(parent: Connection, health: Health) -> None:
+    """Ends the role when the parent asks for it, and this process with all that it has
+    started when the parent is gone."""
     try:
         while True:
             message = parent.recv()
-            if isinstance(message, End):
-                address_book().lose(message.gone)
-                health().asked = message.reason
-                _end()
-            else:
-                address_book().update(message)
+            assert isinstance(message, End)
+            health.ask_to_end(message.reason, message.gone)
+            _end()
     except (EOFError, OSError):
         os.killpg(os.getpid(), signal.SIGKILL)
 
@@ -94,9 +83,11 @@ def _end() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _send_heartbeats(parent: Connection, sending: threading.Lock) -> None:
+def _send_heartbeats(
+    parent: Connection, health: Health, sending: threading.Lock
+) -> None:
     while True:
-        heartbeat = health().await_heartbeat()
+        heartbeat = health.await_heartbeat()
         try:
             with sending:
                 parent.send(heartbeat)

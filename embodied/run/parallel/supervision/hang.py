@@ -3,24 +3,21 @@
 import time
 from collections.abc import Callable
 
+from ..timeouts import ROLE_SILENT
 from .health import Heartbeat
 from .stall import IDLE_SHARE
 
 __all__ = ['HangDetector']
 
-SILENCE = 10.0  # seconds after which the last heartbeat says nothing any more
-
 
 class HangDetector:
-    """A role is hung if for `timeout` seconds it is in the middle of something, makes
-    no progress and uses no processor, and neither do the programs that it started.
+    """A role is hung if for `timeout` seconds it is busy, makes no progress and uses
+    no CPU time, and neither do the programs that it has started. It is also hung if
+    one of several independent tasks, such as environments, stands still for so long.
 
-    So it is if one of several works that do not need each other, as environments do
-    not, stands still for so long.
-
-    Waiting for others, compiling and saving are said to take long. But a role that
-    says nothing at all, because it is stopped or some library does not let its other
-    threads run, has no excuse.
+    Waiting for other roles, compiling and saving may take any time, but only as long
+    as heartbeats arrive: they stop when the process is stopped or a library holds the
+    GIL.
     """
 
     def __init__(self, timeout: float):
@@ -29,7 +26,7 @@ class HangDetector:
         self.reset()
 
     def reset(self) -> None:
-        """Begins anew: a process has been started, or we were not there to watch."""
+        """Starts again: with a new process, or after a time without a watch."""
         self._heard = self._since = time.monotonic()
         self._cpu = 0.0
 
@@ -41,12 +38,12 @@ class HangDetector:
         self._heartbeat = heartbeat
 
     def hung(self, cpu_seconds: Callable[[], float]) -> bool:
-        """cpu_seconds: what the process and those that it started have used so far."""
+        """cpu_seconds: CPU time of the process and of those that it has started."""
         if 0 < self._timeout < self._heartbeat.stuck:
             return True
         now = time.monotonic()
         busy = self._heartbeat.busy and not self._heartbeat.activity
-        if not self._timeout or not (busy or now - self._heard > SILENCE):
+        if not self._timeout or not (busy or now - self._heard > ROLE_SILENT):
             return False
         cpu = cpu_seconds()
         if abs(cpu - self._cpu) > IDLE_SHARE * (now - self._since):

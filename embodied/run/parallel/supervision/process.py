@@ -1,4 +1,4 @@
-"""Processes of roles, as their launcher sees them."""
+"""Child process: one role of a run, as its launcher sees it."""
 
 import contextlib
 import datetime
@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import cloudpickle
 
 from ....processes import cpu, lineage
-from ....processes.child_processes import Surroundings, start_module
-from ..address_book import Places
-from .failure import FIRST_WORDS, Failure, Report
+from ....processes.child_processes import Surroundings, kill_group, start_module
+from ....processes.failure import Failure
+from ..timeouts import LAST_OUTPUT
+from .failure import RoleFailure
 from .health import Heartbeat
-from .role_logs import LogWriter
+from .role_logs import START_LINE, LogWriter
 
 __all__ = [
     'ENDED',
@@ -35,8 +36,7 @@ MODULE = 'embodied.run.parallel.supervision.child_main'
 ENDED, STOPPED = 'ended', 'stopped'
 PLACED = 'placed'  # on a machine, which took its time
 VMSTAT = Path('/proc/vmstat')
-SHOW_STACKS = signal.SIGUSR1  # asks a child to write to its log where it is
-LAST_WORDS = 5.0  # seconds for what a dead child has sent to arrive
+SHOW_STACKS = signal.SIGUSR1  # makes a child write the stacks of its threads to its log
 
 
 class RoleSpec(NamedTuple):
@@ -44,7 +44,6 @@ class RoleSpec(NamedTuple):
 
     surroundings: Surroundings
     call: bytes  # cloudpickled role and its arguments
-    places: Places = Places()
     environ: Mapping[str, str] = {}  # variables that other processes must not see
 
     @classmethod
@@ -56,13 +55,13 @@ class End(NamedTuple):
     """Message to a child: end cleanly, without waiting for roles that are gone."""
 
     gone: Sequence[str] = ()
-    reason: str = ''  # what the launcher was asked by
+    reason: str = ''  # why the launcher ends the run, if it does
 
 
 class RoleEvent(NamedTuple):
     """Something that a role does, or that happens to it."""
 
-    role: Any  # the ChildProcess
+    process: Any  # the ChildProcess
     what: Heartbeat | str  # ENDED, STOPPED, PLACED
 
 
@@ -70,45 +69,44 @@ class ChildProcess:
     """One role in a process of its own; `notify` is called with each RoleEvent of it.
 
     Its output goes to `log`; with `shown`, what it prints goes to our own output, or to
-    the descriptor that it is. All its descendants carry `mark` and end with it.
+    the descriptor that it is. All its descendants carry `run_tag` and end with it.
     """
 
     def __init__(
         self,
         name: str,
-        order: RoleSpec,
+        spec: RoleSpec,
         log: Path,
-        mark: str,
+        run_tag: str,
         notify: Callable[[RoleEvent], Any],
         shown: bool | int = False,
     ) -> None:
         self.name = name
         self._log = log
-        self._mark = mark
+        self._run_tag = run_tag
         self._notify = notify
         self._asked = False  # to end
         self._oom_kills = _oom_kills()
         self._cause = ''  # why we have killed it
-        self._report: Report | None = None
-        self._ordered = threading.Event()
+        self._failure: Failure | None = None
         self._pipe, theirs = Pipe()
         self._sending = threading.Lock()
         now = datetime.datetime.now().isoformat(sep=' ', timespec='seconds')
-        self._output = LogWriter(log, f'{FIRST_WORDS} at {now}\n'.encode())
+        self._output = LogWriter(log, f'{START_LINE} at {now}\n'.encode())
         with theirs, contextlib.ExitStack() as stack:
-            stack.callback(self._output.close, LAST_WORDS)
+            stack.callback(self._output.close, LAST_OUTPUT)
             stack.callback(self._output.start)
             stdout = None if shown is True else shown or self._output
             self._process = start_module(
                 MODULE,
                 theirs.fileno(),
-                env={lineage.MARK: mark},
+                env={lineage.TAG: run_tag},
                 stdout=stdout,
                 stderr=self._output,
             )
             stack.pop_all()
         self._output.start()
-        self._listener = self._thread(self._listen, order)
+        self._listener = self._thread(self._listen, spec)
         self._watcher = self._thread(self._watch)
 
     @property
@@ -116,21 +114,11 @@ class ChildProcess:
         return self._process.pid
 
     @property
-    def asked(self) -> bool:
-        """Whether it was asked to end."""
-        return self._asked
-
-    @property
     def node(self) -> str:
         return ''
 
     def cpu_seconds(self) -> float:
         return cpu.of_family(self.pid)
-
-    def tell(self, places: Places) -> None:
-        """Servers have moved."""
-        self._ordered.wait()
-        self._send(places)
 
     def ask(self, gone: Sequence[str] = (), reason: str = '') -> None:
         """Asks the role to end cleanly; a second time would end it at once."""
@@ -147,36 +135,35 @@ class ChildProcess:
         self._signal(signal.SIGKILL)
 
     def go_on(self) -> None:
-        """After somebody has stopped it."""
+        """Continues it after a stop signal."""
         self._signal(signal.SIGCONT)
 
     def show_stacks(self) -> None:
-        """Makes it write to its log where its threads are."""
+        """Makes it write the stacks of its threads to its log."""
         self._signal(SHOW_STACKS)
 
-    def collect(self) -> Failure | None:
-        """Waits for the end, leaves nothing behind; how it failed, if it did.
+    def collect(self) -> RoleFailure | None:
+        """Waits for the end and kills its descendants; how it failed, if it did.
 
-        Whoever was asked to end before it was able to do so cleanly did as asked.
+        A child that SIGTERM has ended is no failure if it was asked to end: it had not
+        yet begun to handle the signal.
         """
         self._watcher.join()
-        # As long as nobody has asked for the exit code, the id cannot be reused.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        kill_group(self.pid)
         code = self._process.wait()
-        lineage.end(self._mark)
-        self._listener.join(LAST_WORDS)
+        lineage.end(self._run_tag)
+        self._listener.join(LAST_OUTPUT)
         self._hang_up()
-        self._output.close(LAST_WORDS)
+        self._output.close(LAST_OUTPUT)
         if code == 0 or (self._asked and code == -signal.SIGTERM):
             return None
         cause = self._cause
         if code == -signal.SIGKILL and not cause and _oom_kills() > self._oom_kills:
             cause = 'killed because the machine was out of memory'
-        return Failure(self.name, self.pid, code, self._log, self._report, cause)
+        return RoleFailure(self.name, self.pid, code, self._log, self._failure, cause)
 
     def _hang_up(self) -> None:
-        """Ends what other threads do with the pipe, and closes it."""
+        """Ends the use of the pipe by other threads, and closes it."""
         end = socket.socket(fileno=self._pipe.fileno())
         with contextlib.suppress(OSError):  # The other end is gone already.
             end.shutdown(socket.SHUT_RDWR)
@@ -193,24 +180,23 @@ class ChildProcess:
         thread.start()
         return thread
 
-    def _listen(self, order: RoleSpec) -> None:
-        self._send(order)
-        self._ordered.set()
+    def _listen(self, spec: RoleSpec) -> None:
+        self._send(spec)
         # A child that is gone is noticed by the other thread.
         with contextlib.suppress(OSError, EOFError):
             while True:
                 message = self._pipe.recv()
-                if isinstance(message, Report):
-                    self._report = message
+                if isinstance(message, Failure):
+                    self._failure = message
                 else:
                     self._notify(RoleEvent(self, message))
 
-    def _send(self, message: RoleSpec | Places | End) -> None:
+    def _send(self, message: RoleSpec | End) -> None:
         with contextlib.suppress(OSError), self._sending:
             self._pipe.send(message)
 
     def _watch(self) -> None:
-        """Tells of the end, and of stops before."""
+        """Notifies of the end, and of stop signals before it."""
         while True:
             # Not reaped, so that its id stays valid for signals to it.
             states = os.WEXITED | os.WSTOPPED | os.WNOWAIT
@@ -224,15 +210,15 @@ class ChildProcess:
 
     def _signal(self, number: int) -> None:
         if self._process.returncode is None:
+            if number == signal.SIGKILL:
+                kill_group(self.pid)
+                return
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                if number == signal.SIGKILL:
-                    os.killpg(self.pid, number)
-                else:
-                    os.kill(self.pid, number)
+                os.kill(self.pid, number)
 
 
 def _oom_kills() -> int:
-    """Processes that the kernel has killed for want of memory since the boot."""
+    """How many processes the kernel has killed since the boot to free memory."""
     if not VMSTAT.exists():
         return 0
     lines = (line.split() for line in VMSTAT.read_text().splitlines())

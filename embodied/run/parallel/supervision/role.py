@@ -1,19 +1,25 @@
-"""Role: its state over all the processes that it has in turn."""
+"""Role: its state, and what is known about it, over all its processes."""
 
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from .failure import Failure
+from .failure import RoleFailure
 from .hang import HangDetector
 from .health import COMPILING, Heartbeat
-from .restarts import Restarts
+from .states.restarts import Restarts
+from .states.transitions import Event, State
 
-__all__ = ['DONE', 'RUNNING', 'Role', 'RoleProcess']
+__all__ = ['Role', 'RoleProcess']
 
-STARTING, RUNNING, WAITING = 'starting', 'running', 'waiting'
-RESTARTING, FAILED, DONE = 'restarting', 'failed', 'done'
+# What readers of the status see of states that only the supervisor tells apart.
+SHOWN = {
+    State.SUSPENDED: State.RUNNING,
+    State.DISMISSED: State.RUNNING,
+    State.LEFT: State.RESTARTING,
+}
+LEFT = 'ended although the run goes on'
 
 
 class RoleProcess(Protocol):
@@ -29,12 +35,8 @@ class RoleProcess(Protocol):
     def node(self) -> str:
         """Where it runs; '' for this machine."""
 
-    @property
-    def asked(self) -> bool:
-        """Whether it was asked to end."""
-
     def cpu_seconds(self) -> float:
-        """Processor time of it and of what it started."""
+        """CPU time of it and of the programs that it has started."""
 
     def ask(self, gone: Sequence[str] = (), reason: str = '') -> None:
         """Asks it to end cleanly, without waiting for roles that are gone.
@@ -46,19 +48,20 @@ class RoleProcess(Protocol):
         """Ends it at once."""
 
     def go_on(self) -> None:
-        """After somebody has stopped it."""
+        """Continues it after a stop signal."""
 
     def show_stacks(self) -> None:
-        """Makes it write to its log where its threads are."""
+        """Makes it write the stacks of its threads to its log."""
 
-    def collect(self) -> Failure | BaseException | None:
+    def collect(self) -> RoleFailure | None:
         """Waits for its end; how it failed, if it did."""
 
 
 class Role:
-    """Knows what a role does now, and starts it again.
+    """One role of a run, which has several processes if it fails.
 
-    writes: it has something to write to disk before it ends.
+    start: starts the process of this number, from 0.
+    writes: the role has something to write to disk before it ends.
     """
 
     def __init__(
@@ -71,136 +74,119 @@ class Role:
     ):
         self.name = name
         self.writes = writes
-        self.state = STARTING
-        self.due: float | None = None  # when it is to be started again
-        self.wake: float | None = None  # when it is to go on, after it was stopped
+        self.state = State.STARTING
         self.heartbeat = Heartbeat()
-        self.error = ''  # of its last failure
-        self.suspected: Failure | None = None  # if the run goes on
-        self.dismissed = False
-        self._role: RoleProcess | None = None
+        self.error = ''  # one line about the last failure
+        self.failure: RoleFailure | None = None  # of its last process
+        self._process: RoleProcess | None = None
         self._start = start
-        self._restarts = Restarts(max_restarts)
-        self._watch = HangDetector(hang_timeout)
-        self._asked_where = False
-        self._lives = 0
+        self._processes = 0  # that were started
+        self._last_pid = 0
         self._began = 0.0
+        self._restarts = Restarts(max_restarts)
+        self._detector = HangDetector(hang_timeout)
+        self._hung = 0  # times in a row that it was found hung
 
     @property
     def alive(self) -> bool:
-        """Whether there is a process, or one that nobody has collected yet."""
-        return self._role is not None
+        """Whether it has a process that was not collected yet."""
+        return self._process is not None
 
     @property
-    def role(self) -> RoleProcess:
-        """The process of a member that is alive."""
-        assert self._role is not None, self.name
-        return self._role
+    def process(self) -> RoleProcess:
+        """The process of a role that is alive."""
+        assert self._process is not None, self.name
+        return self._process
 
-    def owns(self, role: RoleProcess) -> bool:
-        return self._role is role
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
 
     @property
     def restarts(self) -> int:
         return self._restarts.total
 
     @property
-    def unfinished(self) -> bool:
-        return self.state not in (DONE, FAILED)
-
-    @property
     def seconds(self) -> float:
-        """Since it was started the last time."""
+        """Since its last process was started."""
         return round(time.monotonic() - self._began, 2)
 
     @property
-    def loses_nothing(self) -> bool:
-        """Whether it can be killed without a loss, but not be interrupted."""
-        return self.compiles and not self.heartbeat.unsaved
+    def shown_state(self) -> str:
+        state = SHOWN.get(self.state, self.state)
+        return str(state.name).lower()
 
-    @property
-    def compiles(self) -> bool:
-        """Whether it cannot be interrupted, and nobody has given it up yet."""
-        compiling = self.heartbeat.activity == COMPILING
-        return self.alive and not self.dismissed and compiling
+    def owns(self, process: RoleProcess) -> bool:
+        return self._process is process
 
     def start(self) -> None:
-        """The first time, or again."""
-        self._role = self._start(self._lives)
-        self._lives += 1
-        self.due, self.wake, self.suspected = None, None, None
+        """Starts the first or the next process."""
+        self._process = self._start(self._processes)
+        self._processes += 1
         self._began = time.monotonic()
-        self.state, self.heartbeat = STARTING, Heartbeat()
-        self._watch.reset()
+        self.heartbeat = Heartbeat()
+        self._detector.reset()
 
-    def hear(self, heartbeat: Heartbeat) -> bool:
-        """Takes a heartbeat; whether it is the first with progress of this process."""
-        first = not self.heartbeat.progress and bool(heartbeat.progress)
-        if heartbeat.progress:
-            moves = heartbeat.busy or heartbeat.progress != self.heartbeat.progress
-            self.state = RUNNING if moves else WAITING
-        self.heartbeat = heartbeat
-        self._watch.hear(heartbeat)
-        return first
+    def hear(self, heartbeat: Heartbeat) -> Event | None:
+        """Takes a heartbeat; what it says about the progress."""
+        last, self.heartbeat = self.heartbeat, heartbeat
+        self._detector.hear(heartbeat)
+        if not heartbeat.progress:
+            return None
+        if not last.progress:
+            return Event.BEGAN
+        moves = heartbeat.busy or heartbeat.progress != last.progress
+        return Event.MOVED if moves else Event.WAITED
 
-    def stop(self, patience: float) -> None:
-        """Somebody has stopped the process. It goes on when nobody else cares."""
-        self.wake = time.monotonic() + patience
+    def compiling(self) -> Event | None:
+        """Whether it compiles, by its last heartbeat."""
+        if not self.alive or self.heartbeat.activity != COMPILING:
+            return None
+        return Event.COMPILES if self.heartbeat.unsaved else Event.COMPILES_SAVED
 
-    def go_on(self) -> None:
-        self.wake = None
-        self.role.go_on()
-
-    def end_if_hung(self) -> None:
-        """The first time, it is given the time to tell where it hangs."""
-        exists = self.alive and self.role.pid  # It may still wait for a machine.
-        if not (exists and self._watch.hung(self.role.cpu_seconds)):
-            self._asked_where = False
-        elif not self._asked_where:
-            self._asked_where = True
-            self.role.show_stacks()
-        else:
-            self.role.kill('hung: no progress and no processor time')
+    def look(self) -> Event | None:
+        """Whether it is hung, for the first time or since the last look."""
+        found = self.pid and self._detector.hung(self.process.cpu_seconds)
+        self._hung = self._hung + 1 if found else 0
+        if not self._hung:
+            return None
+        return Event.HUNG if self._hung == 1 else Event.STILL_HUNG
 
     def forgive(self) -> None:
-        """We could not watch it for a while."""
-        self._watch.reset()
+        """Restarts the watch for hangs: nothing was heard for a reason."""
+        self._detector.reset()
 
-    def retry(self, failure: Failure) -> float:
-        """Plans the next start; raises the failure if there is no use in it."""
-        self._role, self.wake, self.suspected = None, None, None
-        self.state, self.error = FAILED, failure.summary
+    def drop(self) -> None:
+        """Forgets a process that was collected."""
+        self._last_pid, self._process = self.process.pid, None
+
+    def finish(self) -> None:
+        """Waits for the end of a process that was asked to end or killed."""
+        self.process.collect()
+        self.drop()
+        self.state = State.DONE
+
+    def leave(self, log: Path) -> None:
+        """Keeps that it has ended unasked, which is a failure if the run goes on."""
+        self.failure = RoleFailure(self.name, self._last_pid, 0, log, cause=LEFT)
+
+    def plan_restart(self) -> float:
+        """Seconds until the next process, after a failure. Raises the error of one
+        that a restart does not help against."""
+        assert self.failure
+        self.error = self.failure.summary
         progress, self.heartbeat = bool(self.heartbeat.progress), Heartbeat()
-        delay = self._restarts.delay(failure, progress, self.seconds)
-        self.state, self.due = RESTARTING, time.monotonic() + delay
-        return delay
-
-    def suspect(self, log: Path, delay: float) -> None:
-        """It has ended cleanly and unasked: either the run is over, which we will hear
-        soon, or somebody has stopped it."""
-        cause = 'ended although the run goes on'
-        self.suspected = Failure(self.name, self.role.pid, 0, log, cause=cause)
-        self._role, self.wake, self.state = None, None, RESTARTING
-        self.due = time.monotonic() + delay
-
-    def dismiss(self) -> None:
-        """Ends it at once; that is no failure."""
-        self.dismissed = True
-        self.role.kill()
-
-    def finish(self, error: str = '') -> None:
-        """It has ended for good."""
-        self._role, self.due, self.wake = None, None, None
-        self.state = FAILED if error else DONE
-        self.error = error or self.error
+        return self._restarts.delay(self.failure, progress, self.seconds)
 
     def describe(self) -> dict[str, Any]:
         """For the status of the run."""
+        suspended = self.state is State.SUSPENDED
         return {
-            'state': self.state,
-            'activity': 'stopped' if self.wake else self.heartbeat.activity,
-            'pid': self.role.pid if self.alive else None,
-            'node': self.role.node if self.alive else '',
+            'state': self.shown_state,
+            'activity': 'stopped' if suspended else self.heartbeat.activity,
+            'doing': 'stopped' if suspended else self.heartbeat.doing,
+            'pid': self.pid,
+            'node': self._process.node if self._process else '',
             'restarts': self.restarts,
             'progress': self.heartbeat.progress,
             'seconds': self.seconds,

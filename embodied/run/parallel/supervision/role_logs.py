@@ -14,12 +14,16 @@ import os
 import threading
 from pathlib import Path
 
-__all__ = ['MAX_BYTES', 'LogWriter', 'Logs']
+__all__ = ['FAILURE_LINE', 'MAX_BYTES', 'START_LINE', 'LogWriter', 'Logs', 'last_lines']
 
 log = logging.getLogger(__name__)
 
 MAX_BYTES = 16 << 20  # of a file
 BLOCK = 1 << 16  # bytes at once, which is what a pipe holds
+START_LINE = '--- The role starts'  # begins what each process of a role writes
+FAILURE_LINE = 'The role fails:'  # above an exception that the launcher knows already
+LAST_LINES = 10  # that are shown when a role has failed for good
+LAST_BYTES = 1 << 16
 
 
 class Logs:
@@ -110,3 +114,18 @@ class LogWriter:
             self._path.replace(self._path.with_suffix(f'{self._path.suffix}.1'))
         old, self._file = self._file, self._open()
         os.close(old)
+
+
+def last_lines(path: Path) -> list[str]:
+    """The end of a log: what the last process wrote before its exception."""
+    try:
+        with path.open('rb') as file:
+            file.seek(max(0, path.stat().st_size - LAST_BYTES))
+            text = file.read().decode(errors='replace')
+    except OSError as error:
+        return [f'(unreadable: {error.strerror})']
+    _, begins, own = text.rpartition(START_LINE)
+    own = own.partition('\n')[2] if begins else text
+    before, known, _ = own.rpartition(f'{FAILURE_LINE}\n')
+    lines = (before if known else own).splitlines()
+    return lines[-LAST_LINES:] or ['(nothing but the error)' if known else '(nothing)']

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from ....core.errors import DreamerError
 from ....logging import EventFile
-from .role import FAILED
+from ...shared.outcome import FAILED
 from .status import StatusFile
 
 __all__ = ['NoRecords', 'Records', 'RunRecords']
@@ -25,7 +25,7 @@ class Records(Protocol):
 
 
 class NoRecords:
-    """For crews that are only a part of a run."""
+    """For supervisors of a part of a run, which record nothing."""
 
     def event(self, event: str, **details: Any) -> None:
         pass
@@ -35,8 +35,8 @@ class NoRecords:
 
 
 class RunRecords:
-    """Files of a run. A full disk must not keep us from looking after the roles: what
-    cannot be written is said once."""
+    """Events and status as files. A full disk does not end the supervision: what cannot
+    be written is reported once."""
 
     def __init__(self, logdir: Path, epoch: int):
         self._logdir = logdir
@@ -53,7 +53,7 @@ class RunRecords:
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """The status tells of an error that ends the run before roles are started."""
+        """Writes errors that end the run before roles are started into the status."""
         try:
             yield
         except (DreamerError, OSError) as error:

@@ -1,7 +1,7 @@
-"""Stall detector: how long one of several works of a process has not moved.
+"""Stall detector: how long one of several tasks of a process has not moved.
 
-Of environments that share a process one may hang while the others play on, which
-neither the progress of the process nor its processor time can tell.
+Of environments that share a process one may hang while the others play on. Neither the
+progress of the process nor its CPU time shows that.
 """
 
 import dataclasses
@@ -10,35 +10,35 @@ import time
 from collections.abc import Mapping
 
 from ....processes import cpu
+from ..timeouts import SUSPENDED
 
 __all__ = ['IDLE_SHARE', 'StallDetector']
 
 IDLE_SHARE = 0.01  # of a core, for threads that only keep connections alive
-LONG = 2.0  # seconds, before which nobody looks closer
-SUSPENDED = 5.0  # seconds between two looks if nobody could move
+LONG = 2.0  # seconds before the CPU time of a thread is read
 
 
 @dataclasses.dataclass
 class Stay:
-    """One piece of work of a thread, as far as we have watched it."""
+    """One task of a thread, since it was seen first."""
 
-    work: object
+    task: object
     since: float  # when it was last known to move
-    used: float | None = None  # processor time by then
+    used: float | None = None  # CPU time by then
 
 
 class StallDetector:
-    """Told at every heartbeat what the threads are at."""
+    """Is called with every heartbeat."""
 
     def __init__(self) -> None:
         self._stays: dict[int, Stay] = {}
         self._looked = time.monotonic()
 
-    def seconds(self, works: Mapping[int, object]) -> float:
-        """For how long the thread that stands still the longest has been at the same
-        work without using a processor, itself or through programs that we started.
+    def seconds(self, tasks: Mapping[int, object]) -> float:
+        """For how long one thread, the worst, has been at the same task without CPU
+        time of its own or of programs that this process has started.
 
-        works: what each thread is at, a new object for each piece of it.
+        tasks: what each thread is at, a new object for each task.
         """
         now = time.monotonic()
         if now - self._looked > SUSPENDED:
@@ -46,9 +46,9 @@ class StallDetector:
         self._looked = now
         self._stays = {
             thread: self._stays[thread]
-            if thread in self._stays and self._stays[thread].work is work
-            else Stay(work, now)
-            for thread, work in works.items()
+            if thread in self._stays and self._stays[thread].task is task
+            else Stay(task, now)
+            for thread, task in tasks.items()
         }
         long = {k: v for k, v in self._stays.items() if now - v.since > LONG}
         if long:

@@ -1,4 +1,4 @@
-"""Status of a run: a small file that always tells the truth about the processes.
+"""Status of a run: a small file that says what its processes do.
 
     status.json  {"state": "running", "reason": "", "activity": "", "host": ...,
                   "boot": ..., "pid": ..., "started": ..., "epoch": ...,
@@ -173,7 +173,7 @@ def _shown(value: Any, keep: str = '') -> Any:
 def _lines(status: Status) -> list[str]:
     record = status.record
     meaning = {
-        DEAD: ': its launcher is gone, without a last word; the same command goes on',
+        DEAD: ': its launcher was killed; the same command goes on',
         SILENT: ': its launcher is suspended or stuck',
         UNKNOWN: ': on another machine, and not heard of for long',
     }
@@ -187,8 +187,9 @@ def _lines(status: Status) -> list[str]:
     gone = status.state in (DEAD, *OVER)
     for name, role in record['roles'].items():
         state = role['state'] if not gone or role['state'] in OVER else 'gone'
-        doing = f' ({role["activity"]})' if role['activity'] and not gone else ''
-        facts = [f'{state}{doing}', f'{role["restarts"]} restarts']
+        doing = '' if gone else role.get('doing') or role['activity']
+        facts = [f'{state} ({doing})' if doing else state]
+        facts += [f'{role["restarts"]} restarts']
         where = f' on {role["node"]}' if role.get('node') else ''
         facts += [f'process {role["pid"]}{where}'] if role['pid'] and not gone else []
         facts += [f'last error: {role["error"]}'] if role['error'] else []

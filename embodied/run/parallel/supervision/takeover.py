@@ -1,4 +1,4 @@
-"""Takeover: makes sure that an earlier session in a folder is over."""
+"""Takeover: ends what an earlier launcher has left in a folder."""
 
 import sys
 from collections.abc import Callable
@@ -17,11 +17,10 @@ __all__ = ['take_over']
 def take_over(
     logdir: Path, note: Callable[..., Any] = lambda event, **details: None
 ) -> None:
-    """Ends what a killed launcher has left on this machine; its ports and files are
-    free then. Refuses a run that still goes on. note: adds an event.
+    """Ends the processes that a killed launcher has left on this machine, so that its
+    ports and files are free. Refuses a run that goes on. note: adds an event.
 
-    A copy of a folder brings along the status of the original, whose processes are
-    left alone.
+    The copy of a folder holds the status of the original, whose processes stay.
     """
     status = _read(logdir, note)
     if status is None:
@@ -65,9 +64,9 @@ def _read(logdir: Path, note: Callable[..., Any]) -> Status | None:
         return None
 
 
-def _end(mark: str, logdir: Path) -> None:
-    # With the dot that ends it: a mark that was cut must not stand for others, too.
-    family = f'{mark}.'
+def _end(run_tag: str, logdir: Path) -> None:
+    # With the dot that ends it: a tag that was cut must not fit those of others.
+    family = f'{run_tag}.'
     if not lineage.end(family):
         pids = ', '.join(map(str, lineage.members(family)))
         raise ConfigError(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from .....core.errors import ConfigError
 from .....core.files import write_whole
 from ..optional_packages import require
-from .board import NAMESPACE, Board, board_name
+from .address_registry import NAMESPACE, AddressRegistry, registry_name
 from .keeper import Keeper
 from .resources import DATA_ROLES, PINNED, RayOptions
 
@@ -20,11 +20,11 @@ GIGABYTE = 1 << 30
 TRACE = 0.001  # of a resource that a node must have, but that is not used up
 THREADS = 8  # calls at the same time to one keeper
 REACH_SECONDS = 10.0  # for a cluster to answer
-BOARD_THREADS = 64  # launchers that can join a run
+LOOKUPS = 100_000  # in the registry at the same time
 
 
 class Node(NamedTuple):
-    """A machine of the cluster; the name is what its owner gave it, or its address."""
+    """A machine of the cluster; its name was chosen by its owner, or is its address."""
 
     id: str
     name: str
@@ -72,29 +72,37 @@ class Cluster:
         return self._ray.get(reference)
 
     def env_workers(self, alone: bool) -> int:
-        """How many workers there is room for, at least one; unless they come alone, the
-        other roles will want their share."""
+        """How many workers there is room for, at least one.
+
+        alone: whether no other roles have to be placed.
+        """
         roles = () if alone else DATA_ROLES
         others = sum(self._options.wanted(name).cpus for name in roles)
         free = self._ray.available_resources().get('CPU', 0.0) - others
         share = self._options.env.cpus
         return max(1, int(free / share)) if share else 1
 
-    def make_board(self, logdir: Path) -> Any:
-        """A board that others find by the folder of the run, which we have locked."""
-        name = board_name(str(logdir))
-        board = self._ray.remote(Board).options(
-            name=name, num_cpus=0, max_concurrency=BOARD_THREADS
+    def make_registry(self, logdir: Path) -> Any:
+        """An address registry, on the node of this process, which has locked the folder
+        of the run. Other launchers find it by that folder."""
+        name = registry_name(str(logdir))
+        here = self._ray.get_runtime_context().get_node_id()
+        registry = self._ray.remote(AddressRegistry).options(
+            name=name,
+            num_cpus=0,
+            max_concurrency=LOOKUPS,
+            scheduling_strategy=self._affinity(here, soft=False),
         )
         try:
-            return board.remote()
-        except ValueError:  # That of a launcher that was killed a moment ago.
+            return registry.remote()
+        except ValueError:  # There is one of a launcher that was killed just before.
             self._ray.kill(self._ray.get_actor(name))
-            return board.remote()
+            return registry.remote()
 
-    def find_board(self, logdir: Path) -> Any:
+    def find_registry(self, logdir: Path) -> Any:
+        """The registry of a run that is going on."""
         try:
-            return self._ray.get_actor(board_name(str(logdir)))
+            return self._ray.get_actor(registry_name(str(logdir)))
         except ValueError as error:
             raise ConfigError(
                 f'No run in {logdir} is going on in this cluster, which environments '
@@ -103,7 +111,7 @@ class Cluster:
             ) from error
 
     def nodes(self) -> list[Node]:
-        """Those that are alive."""
+        """The nodes that are alive."""
         return [Node.read(node) for node in self._ray.nodes() if node['Alive']]
 
     def node(self, node_id: str) -> Node:
@@ -112,17 +120,17 @@ class Cluster:
         )
 
     def hold(self, name: str, node: Node) -> None:
-        """A role was placed, and what it writes to local disks is there from now on."""
+        """Remembers where a role was placed, which may write to local disks there."""
         self._last[name] = node
         if self._pins and name in DATA_ROLES:
             self._pins.add(name, node.name)
 
     def forget(self, name: str) -> None:
-        """The node of a role has failed, which Ray may not have noticed yet."""
+        """Forgets the node of a role: it has failed, maybe unnoticed by Ray so far."""
         self._last.pop(name, None)
 
     def make_keeper(self, name: str) -> Any:
-        """A handle of a keeper that exists as soon as a node has room for the role."""
+        """The handle of a keeper, which exists once a node has room for the role."""
         wanted = self._options.wanted(name)
         resources = {wanted.resource: TRACE} if wanted.resource else {}
         gpus = wanted.gpus
@@ -143,7 +151,7 @@ class Cluster:
         )
 
     def describe(self, name: str) -> str:
-        """What a role waits for, and what there is."""
+        """Why no node has room for a role."""
         wanted = self._options.wanted(name)
         needs = {key: value for key, value in wanted._asdict().items() if value}
         free = {
@@ -156,20 +164,20 @@ class Cluster:
     def _strategy(self, name: str, constrained: bool) -> Any:
         pinned = self._pins.find(name) if self._pins and name in DATA_ROLES else None
         if pinned:
-            return self._affinity(self._pinned_node(name, pinned), soft=False)
+            return self._affinity(self._pinned_node(name, pinned).id, soft=False)
         if name not in DATA_ROLES:
             return 'SPREAD'
         if name in self._last:
-            return self._affinity(self._last[name], soft=True)
+            return self._affinity(self._last[name].id, soft=True)
         if name == 'replay' and not constrained:
             # Its content is read through the page cache.
             roomiest = max(self.nodes(), key=lambda node: node.memory)
-            return self._affinity(roomiest, soft=True)
+            return self._affinity(roomiest.id, soft=True)
         return 'DEFAULT'
 
-    def _affinity(self, node: Node, soft: bool) -> Any:
+    def _affinity(self, node_id: str, soft: bool) -> Any:
         strategies = require('ray.util.scheduling_strategies', 'ray')
-        return strategies.NodeAffinitySchedulingStrategy(node.id, soft=soft)
+        return strategies.NodeAffinitySchedulingStrategy(node_id, soft=soft)
 
     def _pinned_node(self, role: str, name: str) -> Node:
         for node in self.nodes():
@@ -179,14 +187,14 @@ class Cluster:
 
 
 def _reach(address: str) -> None:
-    """Raises OSError if nobody listens there, for which Ray would wait many minutes."""
+    """Raises OSError if no process listens there; Ray would wait many minutes."""
     host, _, port = address.rpartition(':')
     if host and port.isdecimal():
         socket.create_connection((host.strip('[]'), int(port)), REACH_SECONDS).close()
 
 
 class Pins:
-    """Nodes that hold the data of roles, over all sessions of a run."""
+    """Nodes that hold the data of roles, through all launchers of a run."""
 
     def __init__(self, logdir: Path):
         self._path = logdir / PINS

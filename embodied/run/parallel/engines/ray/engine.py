@@ -1,7 +1,7 @@
 """Ray engine: the roles of a run on the nodes of a Ray cluster.
 
-Ray finds the nodes and starts a keeper there; what the roles say to each other goes
-through the transport. The launcher looks after them as it does on one machine.
+Ray finds the nodes and starts a keeper there. The roles talk to each other through the
+transport, and the launcher supervises them as it does on one machine.
 """
 
 import contextlib
@@ -16,19 +16,16 @@ from typing import Any
 
 from .....core.errors import ConfigError
 from .....transport import addresses, keys
-from ...address_book import Places
 from ...settings import ParallelSettings
 from ...supervision.process import RoleSpec
-from ...supervision.status import HEARTBEAT
 from ..ports import AUTO
 from .cluster import Cluster
-from .places import Book
 from .remote_role import SERVERS, RayRole
 from .resources import DATA_ROLES, SHARED, RayOptions
 
 __all__ = ['RayEngine']
 
-WITNESS = '.same-folder'  # file by which nodes tell that they see a folder
+WITNESS = '.same-folder'  # file that shows whether a node sees a folder
 TOKEN_BYTES = 16
 
 
@@ -44,12 +41,12 @@ class RayEngine:
         self._witnesses: dict[str, str] = {}
         self._ports: dict[str, int] = {}
         self._keys = keys.Keys()
-        self._board: Any = None  # while the run is ours
-        self._book = Book(SERVERS.values())
+        self._registry: Any = None  # handle of the AddressRegistry
+        self._joined = False  # the run of another launcher
 
     def check(self, settings: ParallelSettings) -> None:
         wrong = {
-            'transport': settings.transport != 'zmq',
+            'transport': settings.transport != 'native',
             'agent_process': not settings.agent_process,
             'remote_envs': settings.remote_envs,
             'remote_replay': settings.remote_replay,
@@ -68,7 +65,7 @@ class RayEngine:
     def open(self, settings: ParallelSettings) -> Iterator[None]:
         self._keys = _keys(settings.logdir / 'keys')
         self._cluster = Cluster(self._options, settings.logdir)
-        self._board = self._cluster.make_board(settings.logdir)
+        self._registry = self._cluster.make_registry(settings.logdir)
         try:
             if self._options.storage == SHARED:
                 self._witnesses = {
@@ -91,52 +88,43 @@ class RayEngine:
         self.check(settings)
         self._keys = keys.load(settings.logdir / 'keys')
         self._cluster = Cluster(self._options, settings.logdir)
-        left = threading.Event()
+        self._joined = True
+        name = secrets.token_hex(TOKEN_BYTES)
         try:
-            board = self._cluster.find_board(settings.logdir)
-            args = board, left, end
-            follow = threading.Thread(target=self._follow, args=args, daemon=True)
-            follow.start()
+            registry = self._registry = self._cluster.find_registry(settings.logdir)
+            attend = threading.Thread(
+                target=self._attend, args=(registry, name, end), daemon=True
+            )
+            attend.start()
             try:
                 yield
             finally:
-                # Whoever waits for an answer when Ray is gone takes us with it.
-                left.set()
-                follow.join()
+                # A thread in a call of Ray ends the process when Ray shuts down.
+                registry.leave.remote(name)
+                attend.join()
         finally:
             self._cluster.close()
 
-    def _follow(
-        self, board: Any, left: threading.Event, end: Callable[[str], None]
-    ) -> None:
-        """Tells our workers of servers that move, until we leave or the run ends."""
-        places = Places()
+    def _attend(self, registry: Any, name: str, end: Callable[[str], None]) -> None:
+        """Calls `end` if the run ends before this launcher leaves it."""
         try:
-            while not left.is_set():
-                ask = board.await_newer.remote(places.number, HEARTBEAT)
-                found = self._cluster.get(ask)
-                if found.number > places.number:
-                    places = found
-                    self._book.replace(places)
+            self._cluster.get(registry.attend.remote(name))
         except self._cluster.errors:
             end('the run has ended')
 
     def adapt(self, settings: ParallelSettings, envs: int) -> dict[str, Any]:
-        if self._board is not None:
-            self._book = Book(SERVERS.values(), self._book.number)
-            self._book.follow(self._board.publish.remote)
         adapted: dict[str, Any] = {f'{name}_addr': name for name in SERVERS.values()}
         if not settings.envs_per_worker:
-            workers = self._cluster.env_workers(alone=self._board is None)
+            workers = self._cluster.env_workers(alone=self._joined)
             adapted['envs_per_worker'] = -(-envs // workers)
         return adapted
 
     def spawn(
         self,
         name: str,
-        order: RoleSpec,
+        spec: RoleSpec,
         log: Path,
-        mark: str,
+        run_tag: str,
         notify: Any,
         shown: bool = False,
     ) -> RayRole:
@@ -145,20 +133,20 @@ class RayEngine:
         environ = {keys.ENVIRONMENT: json.dumps(dataclasses.asdict(given))}
         return RayRole(
             name,
-            order._replace(environ=environ),
+            spec._replace(environ=environ),
             log,
-            mark,
+            run_tag,
             notify,
             shown,
             self._cluster,
-            self._book,
+            self._registry,
             self._ports.get(name, 0),
             self._witnesses if has_data else None,
         )
 
 
 def _keys(folder: Path) -> keys.Keys:
-    """Those of the run, which begin with it."""
+    """The keys of the run, made if there are none yet."""
     if not (folder / keys.SERVER_FILE).exists() and keys.ENVIRONMENT not in os.environ:
         keys.create(folder)
     return keys.load(folder)

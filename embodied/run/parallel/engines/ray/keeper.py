@@ -11,24 +11,24 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .....core.errors import ConfigError
 from .....processes.child_processes import Surroundings
 from .....processes.guard import Guard
 from .....transport import free_port
-from ...address_book import Places
-from ...supervision.failure import Failure
+from ... import address_book
+from ...supervision.failure import RoleFailure
 from ...supervision.health import Heartbeat
 from ...supervision.process import ChildProcess, RoleSpec
+from ...timeouts import LAST_OUTPUT
 
-__all__ = ['Keeper', 'News', 'Post']
+__all__ = ['Keeper', 'News', 'Placement']
 
 OUTPUT_BYTES = 1 << 16  # of what a role prints, at once
-LAST_WORDS = 5.0  # seconds for what a dead role has printed to arrive
 
 
-class Post(NamedTuple):
+class Placement(NamedTuple):
     """Where a keeper is."""
 
     node: str  # id in the cluster
@@ -36,9 +36,9 @@ class Post(NamedTuple):
 
 
 class News(NamedTuple):
-    """What has happened to the role since the last ones."""
+    """What has happened to the role since the last call of `listen`."""
 
-    notices: list[Heartbeat | str | bytes]  # bytes are output for the user
+    events: list[Heartbeat | str | bytes]  # bytes are output for the user
     cpu_seconds: float
 
 
@@ -55,25 +55,23 @@ class Keeper:
     """Owns the process of a role, from `start` to `collect`."""
 
     def __init__(self) -> None:
-        self._news: queue.SimpleQueue[Heartbeat | str | bytes] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._places = Places()
+        self._events: queue.SimpleQueue[Heartbeat | str | bytes] = queue.SimpleQueue()
         self._child: ChildProcess | None = None
         self._started = threading.Event()
-        self._guard: Guard | None = None
+        self._resources = contextlib.ExitStack()  # that the process needs
         self._relaying: threading.Thread | None = None
 
-    def locate(self, port: int = 0) -> Post:
-        """Tells that there is room for the role; `port`, if it has to be that one."""
+    def locate(self, port: int = 0) -> Placement:
+        """Returns once there is room for the role; `port`, if its server needs it."""
         import ray
 
         host = ray.util.get_node_ip_address()
         host = f'[{host}]' if ':' in host else host
         node = ray.get_runtime_context().get_node_id()
-        return Post(node, f'{host}:{port or free_port()}')
+        return Placement(node, f'{host}:{port or free_port()}')
 
     def check_folders(self, witnesses: Mapping[str, str]) -> None:
-        """Refuses a node that does not see the files that the launcher has written."""
+        """Raises ConfigError if the node does not see the files of the launcher."""
         for path, content in witnesses.items():
             try:
                 seen = Path(path).read_text()
@@ -92,48 +90,45 @@ class Keeper:
     def start(
         self,
         name: str,
-        order: RoleSpec,
+        spec: RoleSpec,
         log: Path,
-        mark: str,
+        run_tag: str,
         shown: bool,
-        places: Places,
+        registry: Any,
     ) -> int:
-        """Starts the process of the role: its id."""
-        path = dict.fromkeys([*order.surroundings.path, *sys.path])
+        """Starts the process of the role and returns its id.
+
+        registry: handle of the AddressRegistry of the run.
+        """
+        path = dict.fromkeys([*spec.surroundings.path, *sys.path])
         surroundings = Surroundings(
             parent=os.getpid(),
             die_with_parent=False,  # It would be with this thread.
             path=list(path),
             pythonpath=os.environ.get('PYTHONPATH'),
         )
-        self._guard = Guard(mark)
-        self._guard.__enter__()
-        with self._lock, _setting(self._started):
-            places = self._newest(places)
-            order = order._replace(surroundings=surroundings, places=places)
-            hear = lambda notice: self._news.put(notice.what)
+        with _setting(self._started):
+            self._resources.enter_context(Guard(run_tag))
+            find = lambda name: _find(registry, name)
+            variables = self._resources.enter_context(address_book.serve(find))
+            environ = {**spec.environ, **variables}
+            spec = spec._replace(surroundings=surroundings, environ=environ)
+            notify = lambda event: self._events.put(event.what)
             shown_to = self._relay() if shown else False
-            self._child = ChildProcess(name, order, log, mark, hear, shown_to)
+            self._child = ChildProcess(name, spec, log, run_tag, notify, shown_to)
             if shown_to:
                 os.close(shown_to)
         return self._child.pid
 
-    def tell(self, places: Places) -> None:
-        """Servers have moved."""
-        with self._lock:
-            self._places, child = self._newest(places), self._child
-        if child is not None:
-            child.tell(places)
-
     def listen(self, seconds: float) -> News:
-        """Blocks until something happens to the role, but not for longer than that."""
-        notices = []
+        """Blocks until something happens to the role, for `seconds` at most."""
+        events = []
         try:
-            notices.append(self._news.get(timeout=seconds))
+            events.append(self._events.get(timeout=seconds))
             while True:
-                notices.append(self._news.get_nowait())
+                events.append(self._events.get_nowait())
         except queue.Empty:
-            return News(notices, self._role.cpu_seconds())
+            return News(events, self._role.cpu_seconds())
 
     def ask(self, gone: Sequence[str], reason: str) -> None:
         self._role.ask(gone, reason)
@@ -147,35 +142,37 @@ class Keeper:
     def show_stacks(self) -> None:
         self._role.show_stacks()
 
-    def collect(self) -> Failure | None:
-        """Waits for the end, leaves nothing behind; how the role failed, if it did."""
+    def collect(self) -> RoleFailure | None:
+        """Waits for the end and releases everything; how the role failed, if so."""
         failure = self._role.collect()
-        assert self._guard
-        self._guard.__exit__(None, None, None)
+        self._resources.close()
         if self._relaying:
-            self._relaying.join(LAST_WORDS)
+            self._relaying.join(LAST_OUTPUT)
         return failure
 
     @property
     def _role(self) -> ChildProcess:
-        """The process, which may be about to be started by another thread."""
+        """The process, which another thread may just be starting."""
         self._started.wait()
         assert self._child, 'start has failed'
         return self._child
 
-    def _newest(self, places: Places) -> Places:
-        """Calls may overtake each other."""
-        return max(places, self._places, key=lambda places: places.number)
-
     def _relay(self) -> int:
-        """A descriptor; what is written to it goes to the launcher."""
+        """A descriptor; what is written to it is sent to the launcher."""
         reader, writer = os.pipe()
 
         def relay() -> None:
             with os.fdopen(reader, 'rb', buffering=0) as file:
                 while output := file.read(OUTPUT_BYTES):
-                    self._news.put(output)
+                    self._events.put(output)
 
         self._relaying = threading.Thread(target=relay, daemon=True)
         self._relaying.start()
         return writer
+
+
+def _find(registry: Any, name: str) -> str:
+    """Where a server is; blocks until that is known."""
+    import ray
+
+    return ray.get(registry.find.remote(name))

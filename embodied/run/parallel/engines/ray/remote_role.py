@@ -1,45 +1,45 @@
-"""RoleProcess on Ray: what a launcher sees of a process on some node of the cluster."""
+"""Remote role: a process on some node of a Ray cluster, as its launcher sees it."""
 
+import contextlib
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...address_book import Places
-from ...supervision.failure import Failure, Report
+from .....processes.failure import Failure
+from ...supervision.failure import RoleFailure
 from ...supervision.process import ENDED, PLACED, RoleEvent, RoleSpec
 from ...supervision.status import HEARTBEAT
+from ...timeouts import SAY_WAITING
 from ..optional_packages import require
 from .cluster import Cluster
 from .keeper import News
-from .places import Book
 
 __all__ = ['SERVERS', 'RayRole']
 
 SERVERS = {'agent': 'actor', 'replay': 'replay', 'logger': 'logger'}  # names of servers
-NOTICE_SECONDS = 5.0  # without a node until we say what we wait for
 
 
 class RayRole:
-    """Places a role, starts it, and passes on what its keeper tells.
+    """Places a role, starts it, and reports what its keeper reports.
 
-    All that takes time is done by a thread, which outlives the role by nothing.
+    All that takes time is done by a thread, which ends with the role.
 
-    port: of its server, if it has to be that one. witnesses: contents of files that
-    the node has to see.
+    registry: handle of the AddressRegistry of the run. port: of its server, if it has
+    to be a certain one. witnesses: contents of files that the node has to see.
     """
 
     def __init__(
         self,
         name: str,
-        order: RoleSpec,
+        spec: RoleSpec,
         log: Path,
-        mark: str,
+        run_tag: str,
         notify: Callable[[RoleEvent], Any],
         shown: bool,
         cluster: Cluster,
-        book: Book,
+        registry: Any,
         port: int = 0,
         witnesses: dict[str, str] | None = None,
     ):
@@ -48,18 +48,19 @@ class RayRole:
         self.node = ''
         self.asked = False
         self._ray = require('ray', 'ray')
-        self._parts = name, order, log, mark, shown
+        self._log = log
+        self._start_args = name, spec, log, run_tag, shown, registry
         self._notify = notify
         self._cluster = cluster
-        self._book = book
+        self._registry = registry
         self._port = port
         self._witnesses = witnesses or {}
         self._cpu_seconds = 0.0
         self._keeper: Any = None
         self._started = False
         self._cancelled = False
-        self._failure: Failure | None = None
-        self._lock = threading.Lock()  # between those who end the role and its start
+        self._failure: RoleFailure | None = None
+        self._lock = threading.Lock()  # between the start and the end of the process
         self._thread = threading.Thread(
             target=self._work, name=f'ray-{name}', daemon=True
         )
@@ -83,19 +84,18 @@ class RayRole:
     def show_stacks(self) -> None:
         self._keeper.show_stacks.remote()
 
-    def collect(self) -> Failure | None:
+    def collect(self) -> RoleFailure | None:
         self._thread.join()
         return self._failure
 
-    def _end(self, tell: Callable[[Any], Any]) -> None:
-        """Ends the process, or the waiting for a place where there could be one."""
+    def _end(self, end_process: Callable[[Any], Any]) -> None:
+        """Ends the process, or the attempt to place and start it."""
         with self._lock:
             self._cancelled = True
             if self._started:
-                tell(self._keeper)
+                end_process(self._keeper)
             elif self._keeper is not None:
                 self._ray.kill(self._keeper)
-        self._book.wake()
 
     # The thread.
 
@@ -107,9 +107,9 @@ class RayRole:
             if self._started or not self._cancelled:
                 self._failure = self._lost(str(error))
         except self._ray.exceptions.RayTaskError as error:
-            self._failure = self._fail(Report.of(error.cause))
-        except Exception as error:  # noqa: BLE001 - told to the launcher
-            self._failure = self._fail(Report.of(error))
+            self._failure = self._fail(Failure.of(error.cause))
+        except Exception as error:  # noqa: BLE001 - reported to the launcher
+            self._failure = self._fail(Failure.of(error))
         finally:
             if self._keeper is not None:
                 self._ray.kill(self._keeper)
@@ -120,69 +120,71 @@ class RayRole:
             if self._cancelled:
                 return
             self._keeper = self._cluster.make_keeper(self.name)
-        self._settle()
-        self._book.follow(self._tell)
-        try:
-            places = self._book.await_all(lambda: self._cancelled)
+        with self._published(self._place()):
             with self._lock:
                 if self._cancelled:
                     return
-                start = self._keeper.start.remote(*self._parts, places)
+                start = self._keeper.start.remote(*self._start_args)
                 self._started = True
             self.pid = self._ray.get(start)
             self._notify(RoleEvent(self, PLACED))
-            while not self._hear(self._ray.get(self._keeper.listen.remote(HEARTBEAT))):
+            listen = self._keeper.listen.remote
+            while not self._pass_on(self._ray.get(listen(HEARTBEAT))):
                 pass
             self._failure = self._ray.get(self._keeper.collect.remote())
-            self._hear(self._ray.get(self._keeper.listen.remote(0.0)))
-        finally:
-            self._book.leave(self._tell)
+            self._pass_on(self._ray.get(listen(0.0)))
 
-    def _settle(self) -> None:
-        """Waits for a node, makes sure that it will do, and makes its address known."""
+    def _place(self) -> str:
+        """Waits for a node and makes sure that it is suitable: an address there."""
         found = self._keeper.locate.remote(self._port)
-        ready, _ = self._ray.wait([found], timeout=NOTICE_SECONDS)
+        ready, _ = self._ray.wait([found], timeout=SAY_WAITING)
         if not ready:
             wants = self._cluster.describe(self.name)
             print(f'Waiting for a node for {self.name}: {wants}.', flush=True)
-        post = self._ray.get(found)
-        place = self._cluster.node(post.node)
-        self.node = place.name
+        placement = self._ray.get(found)
+        node = self._cluster.node(placement.node)
+        self.node = node.name
         if self._witnesses:
             self._ray.get(self._keeper.check_folders.remote(self._witnesses))
-        self._cluster.hold(self.name, place)
-        if self.name in SERVERS:
-            self._book.publish(SERVERS[self.name], post.address)
+        self._cluster.hold(self.name, node)
+        return placement.address
 
-    def _hear(self, news: News) -> bool:
-        """Passes on what has happened; whether the process has ended."""
+    @contextlib.contextmanager
+    def _published(self, address: str) -> Iterator[None]:
+        """Context in which the server of the role, if it has one, can be found."""
+        server = SERVERS.get(self.name)
+        if server is None:
+            yield
+            return
+        self._ray.get(self._registry.publish.remote(server, address))
+        try:
+            yield
+        finally:
+            self._registry.withdraw.remote(server, address)
+
+    def _pass_on(self, news: News) -> bool:
+        """Reports what has happened; returns whether the process has ended."""
         self._cpu_seconds = news.cpu_seconds
-        for what in news.notices:
+        for what in news.events:
             if isinstance(what, bytes):
                 sys.stdout.write(what.decode(errors='replace'))
                 sys.stdout.flush()
             elif what != ENDED:
                 self._notify(RoleEvent(self, what))
-        return ENDED in news.notices
+        return ENDED in news.events
 
-    def _tell(self, places: Places) -> None:
-        self._keeper.tell.remote(places)
-
-    def _lost(self, details: str) -> Failure:
+    def _lost(self, details: str) -> RoleFailure:
         """The keeper is gone, and most likely its node with it."""
         where = f'the node {self.node}' if self.node else 'its node'
         return self._fail(
-            Report(
+            Failure(
                 kind='NodeLost',
                 message=f'{where} is gone or has ended the process.\n{details}',
-                traceback='',
                 place=self.node,
                 own=True,
-                final=False,
                 transient=True,
             )
         )
 
-    def _fail(self, report: Report) -> Failure:
-        name, _, log, _, _ = self._parts
-        return Failure(name, self.pid, 1, log, report)
+    def _fail(self, failure: Failure) -> RoleFailure:
+        return RoleFailure(self.name, self.pid, 1, self._log, failure)

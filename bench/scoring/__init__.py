@@ -1,0 +1,1 @@
+"""What bench/scores.py is made of: runs, their curves, and what is said of them."""

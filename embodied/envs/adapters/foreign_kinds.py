@@ -1,0 +1,79 @@
+"""Foreign kinds: names environments of interfaces that cannot be played as they are."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...core.errors import ConfigError, SpaceError
+
+__all__ = ['read_reset', 'read_reward', 'read_step', 'refuse']
+
+OLD = (
+    'Update it to gymnasium, or wrap it with shimmy: '
+    "gymnasium.make('GymV26Environment-v0', env=...), for gym before 0.26 "
+    "'GymV21Environment-v0'."
+)
+
+
+def refuse(env: Any) -> None:
+    """Raises ConfigError for environments of several players, several copies or gym."""
+    name = type(env).__name__
+    if hasattr(env, 'possible_agents') or callable(
+        getattr(env, 'observation_space', None)
+    ):
+        raise ConfigError(
+            f'{name} looks like an environment of PettingZoo, with several players. '
+            'An agent here plays one: wrap it in a gymnasium.Env that returns what one '
+            'player sees and lets fixed policies act for the others.'
+        )
+    if hasattr(env, 'num_envs') and hasattr(env, 'single_observation_space'):
+        raise ConfigError(
+            f'{name} is a vector environment of {env.num_envs} environments. Let the '
+            'factory return a single one; run.envs says how many are played.'
+        )
+    space = getattr(env, 'observation_space', None)
+    if type(space).__module__.partition('.')[0] == 'gym':
+        raise ConfigError(
+            f'{name} is an environment of the package gym, which gymnasium has '
+            f'replaced. {OLD}'
+        )
+
+
+def read_reset(name: str, result: Any) -> tuple[Any, Mapping[str, Any]]:
+    """Observation and info of a `reset` in Gymnasium's form."""
+    if isinstance(result, tuple) and len(result) == 2:
+        return result
+    raise SpaceError(
+        f'reset() of {name} returned a {type(result).__name__}, and Gymnasium asks for '
+        f'(observation, info). Environments of old versions of gym return the '
+        f'observation alone. {OLD}'
+    )
+
+
+def read_step(name: str, result: Any) -> tuple[Any, Any, Any, Any, Mapping[str, Any]]:
+    """Observation, reward, terminated, truncated and info of a `step`."""
+    if isinstance(result, tuple) and len(result) == 5:
+        return result
+    what = f'{len(result)} values' if isinstance(result, tuple) else f'{result!r:.80}'
+    raise SpaceError(
+        f'step() of {name} returned {what}, and Gymnasium asks for (observation, '
+        f'reward, terminated, truncated, info). Environments of old versions of gym '
+        f'return four. {OLD}'
+    )
+
+
+def read_reward(name: str, reward: Any) -> float:
+    """The reward as a float."""
+    if reward is None:
+        raise SpaceError(
+            f'{name} returned the reward None. Return a number, 0.0 where there is no '
+            'reward.'
+        )
+    shape = np.shape(reward)
+    if shape:
+        raise SpaceError(
+            f'{name} returned a reward of shape {shape}. Return a number, such as '
+            'float(reward[0]) or the sum of its parts.'
+        )
+    return float(reward)

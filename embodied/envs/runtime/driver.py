@@ -1,0 +1,210 @@
+"""Driver: steps environments with a policy and hands out the transitions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core import unpickling
+from ...core.base import Batch, Carry, Env, Spaces
+from ...core.errors import ConfigError, DreamerError, SpaceError
+from ...core.step_keys import without_log
+from .handles import Handle, InlineHandle, ProcessHandle
+from .stacking import check_infos, stack, zero_where
+
+__all__ = ['Driver']
+
+Policy = Callable[..., tuple[Carry, Mapping[str, Any], Mapping[str, Any]]]
+
+
+class Driver:
+    """Runs N environments in step, each in a process of its own or all in this one.
+
+    A transition is {**obs, **acts, **outs}: the reward was received on entering the
+    step, the action was chosen after seeing it. The last step of an episode carries
+    zeros as its action, and the action that follows has reset. Keys `log/...` of
+    observations are part of transitions but never reach the policy.
+
+    `kwargs` are passed to the policy and to the callbacks of `on_step`. If a step is
+    interrupted, by an error in an environment, the policy or a callback, its
+    transitions count as lost: the next call starts new episodes everywhere.
+    """
+
+    def __init__(
+        self,
+        make_env_fns: Sequence[Callable[[], Env]],
+        parallel: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        if not make_env_fns:
+            raise ConfigError('A driver needs at least one environment.')
+        self._kwargs = kwargs
+        self._step_callbacks: list[Callable] = []
+        self._batch_callbacks: list[Callable] = []
+        self._handles: list[Handle] = []
+        handle = ProcessHandle if parallel else InlineHandle
+        try:
+            for index, make in enumerate(make_env_fns):
+                self._handles.append(handle(make, index))
+            infos = self._ask_all('make')
+            check_infos(infos)
+        except BaseException:
+            self.close()
+            raise
+        self._saves = [info.saves for info in infos]
+        self.length = len(infos)
+        self.obs_space: Spaces = infos[0].obs_space
+        self.act_space: Spaces = infos[0].act_space
+        self._workers = np.arange(self.length)
+        self._carry: Carry = ()
+        self._acts: Batch | None = None
+
+    def reset(self, init_policy: Callable[[int], Carry] | None = None) -> None:
+        """Starts new episodes and a fresh carry with the next step."""
+        self._acts = None
+        self._carry = init_policy(self.length) if init_policy else ()
+
+    def on_step(self, callback: Callable[..., None]) -> None:
+        """Calls `callback(transition, index, **kwargs)` for each environment."""
+        self._step_callbacks.append(callback)
+
+    def on_batch(self, callback: Callable[[Batch, np.ndarray], None]) -> None:
+        """Calls `callback(transitions, indices)` with [N, ...] per key and [N].
+
+        Such callbacks run before those of `on_step`.
+        """
+        self._batch_callbacks.append(callback)
+
+    def __call__(self, policy: Policy, steps: int = 0, episodes: int = 0) -> None:
+        """Goes on until `steps` steps and `episodes` ends of episodes were seen.
+
+        `policy(carry, obs, **kwargs) -> carry, acts, outs` acts for all environments
+        at once, so their number is the granularity.
+        """
+        seen_steps, seen_episodes = 0, 0
+        while seen_steps < steps or seen_episodes < episodes:
+            is_last = self._step(policy)
+            seen_steps += len(is_last)
+            seen_episodes += int(is_last.sum())
+
+    def save(self) -> Any:
+        """State between two calls; environments that cannot be saved have None."""
+        return {
+            'acts': self._acts,
+            'carry': _to_numpy(self._carry),
+            'envs': self._ask_all('save', where=self._saves),
+        }
+
+    def load(self, data: Any) -> None:
+        """Continues from `save()`.
+
+        Environments whose state was not saved start new episodes. With another number
+        of environments than before, all of them do, from the carry of `reset`.
+        """
+        states = data['envs']
+        if len(states) != self.length:
+            self._acts = None
+            return
+        known = [self._saves[i] and x is not None for i, x in enumerate(states)]
+        trust = unpickling.trusted()
+        self._ask_all('load', [(x, trust) for x in states], where=known)
+        self._carry = data['carry']
+        self._acts = data['acts']
+        if self._acts is not None:
+            reset = self._acts['reset'] | ~np.array(known)
+            self._acts = {**self._acts, 'reset': reset}
+
+    def close(self) -> None:
+        """Closes all environments and ends their processes."""
+        for handle in self._handles:
+            handle.hang_up()
+        failures = []
+        for handle in self._handles:
+            try:
+                handle.close()
+            except DreamerError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _step(self, policy: Policy) -> np.ndarray:
+        acts = self._first_acts() if self._acts is None else self._acts
+        self._acts = None  # Until the step is complete, there is none to continue.
+        rows = [({k: v[i] for k, v in acts.items()},) for i in range(self.length)]
+        obs = stack(self._ask_all('step', rows), self.obs_space)
+        is_last = obs['is_last']
+        visible = without_log(obs)
+        self._carry, choices, outs = policy(self._carry, visible, **self._kwargs)
+        acts = self._check_acts(choices)
+        if is_last.any():
+            acts = {k: zero_where(is_last, v) for k, v in acts.items()}
+        outs = {k: np.asarray(v) for k, v in outs.items()}
+        self._hand_out({**obs, **acts, **outs})
+        self._acts = {**acts, 'reset': is_last.copy()}
+        return is_last
+
+    def _hand_out(self, trans: Batch) -> None:
+        for callback in self._batch_callbacks:
+            callback(trans, self._workers)
+        if not self._step_callbacks:
+            return
+        for index in range(self.length):
+            tran = {k: v[index] for k, v in trans.items()}
+            for callback in self._step_callbacks:
+                callback(tran, index, **self._kwargs)
+
+    def _ask_all(
+        self,
+        request: str,
+        args: Sequence[tuple] | None = None,
+        where: Sequence[bool] | None = None,
+    ) -> list[Any]:
+        """Replies of all environments, None of those left out.
+
+        Every request is sent before the first reply is awaited, and every reply is
+        taken before a failure is raised, so the others stay in order.
+        """
+        chosen = [i for i in range(len(self._handles)) if where is None or where[i]]
+        for i in chosen:
+            self._handles[i].request(request, *(args[i] if args else ()))
+        replies: list[Any] = [None] * len(self._handles)
+        failures = []
+        for i in chosen:
+            try:
+                replies[i] = self._handles[i].receive()
+            except DreamerError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return replies
+
+    def _first_acts(self) -> Batch:
+        acts = {
+            k: np.zeros((self.length, *v.shape), v.dtype)
+            for k, v in self.act_space.items()
+        }
+        return {**acts, 'reset': np.ones(self.length, bool)}
+
+    def _check_acts(self, acts: Mapping[str, Any]) -> Batch:
+        arrays = {k: np.asarray(v) for k, v in acts.items() if k != 'reset'}
+        got = {k: v.shape for k, v in arrays.items()}
+        expected = {
+            k: (self.length, *v.shape)
+            for k, v in self.act_space.items()
+            if k != 'reset'
+        }
+        if got != expected:
+            raise SpaceError(
+                f'The policy must return actions with the shapes {expected}, got {got}.'
+            )
+        return arrays
+
+
+def _to_numpy(tree: Carry) -> Carry:
+    """The carry with its arrays copied to NumPy, wherever they live."""
+    if isinstance(tree, dict):
+        return {k: _to_numpy(v) for k, v in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        items = [_to_numpy(v) for v in tree]
+        return type(tree)(*items) if hasattr(tree, '_fields') else type(tree)(items)
+    return np.array(tree) if hasattr(tree, '__array__') else tree

@@ -1,0 +1,1 @@
+"""Handshake: what both ends compare and prove before the first call."""

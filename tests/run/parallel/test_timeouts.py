@@ -1,0 +1,60 @@
+"""Timeouts that depend on each other are in the right order, also with the defaults."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from embodied import transport
+from embodied.run.parallel import timeouts as t
+from embodied.run.parallel.settings import ParallelSettings
+
+DEFAULTS = {x.name: x.default for x in dataclasses.fields(ParallelSettings)}
+GRACE, HANG = DEFAULTS['grace'], DEFAULTS['hang_timeout']
+CONNECTION = transport.Settings()
+SERVER_CLOSES = 2 * CONNECTION.grace  # handlers end, then replies are sent
+
+# What has to be longer than what.
+ORDERS = {
+    'a silent role has missed several heartbeats': (t.ROLE_SILENT, 5 * t.HEARTBEAT),
+    'a suspended role has missed several heartbeats': (t.SUSPENDED, 4 * t.HEARTBEAT),
+    'a suspended machine is noticed before roles count as silent': (
+        t.ROLE_SILENT,
+        t.SUSPENDED,
+    ),
+    'a stopped role continues before it counts as silent': (
+        t.ROLE_SILENT,
+        t.CONTINUES,
+    ),
+    'a hung role is silent before': (HANG, t.ROLE_SILENT),
+    'a hung environment is found before it counts as gone': (t.ENV_SILENT, HANG),
+    'a short wait is not worth a line': (t.SAY_WAITING, t.HEARTBEAT),
+    'the learner outwaits the actor': (
+        t.ACTOR_ENDS,
+        t.WORKERS_LEAVE + SERVER_CLOSES + t.LAST_EPISODES,
+    ),
+    'a failure outwaits the end of the actor': (
+        t.OTHER_THREAD_ENDS,
+        SERVER_CLOSES + t.LAST_EPISODES,
+    ),
+    'after a failure the agent has time to save': (t.LEAD_SAVES, t.PEERS_SAVE),
+    'latents wait for a new connection': (t.LATENTS_WAIT, CONNECTION.patience),
+    'a clean end of the agent fits into the grace': (
+        GRACE,
+        t.PEERS_SAVE + t.ACTOR_ENDS + 4 * t.LAST_MESSAGES + t.WRITERS_SAVE,
+    ),
+    'output of dead processes arrives within the grace': (GRACE, t.LAST_OUTPUT),
+    'environments close within the grace': (GRACE, t.ENVS_CLOSE),
+    'a signal ends a worker within the grace': (GRACE, t.WORKER_EXIT),
+}
+
+
+@pytest.mark.parametrize(('longer', 'shorter'), ORDERS.values(), ids=ORDERS)
+def test_orders_of_timeouts_hold(longer, shorter):
+    assert longer > shorter
+
+
+def test_every_timeout_has_its_order_or_is_part_of_one():
+    names = {name for name in vars(t) if name.isupper()}
+    source = Path(__file__).read_text()
+    assert [name for name in sorted(names) if f't.{name}' not in source] == []
