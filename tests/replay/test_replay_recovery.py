@@ -255,3 +255,24 @@ def test_streams_get_other_names_after_a_loss_and_only_then(tmp_path):
     salts.append(make(tmp_path).salt)
     assert salts[0] == salts[1] != salts[2]
     assert make(tmp_path / 'synced', sync='ack').salt == 0
+
+
+def test_chunks_that_are_evicted_with_their_successors_are_no_gap(tmp_path):
+    # Two chunks per segment. The last row of the rare stream keeps the first segment,
+    # in which a chunk of the other is evicted; its successors are gone with theirs.
+    replay = make(tmp_path, length=2, capacity=32, chunksize=2)
+    add(replay, range(2), workers=(0,))
+    add(replay, range(1), workers=(1,))
+    add(replay, range(2, 7), workers=(0,))
+    add(replay, range(1, 2), workers=(1,))
+    kill(replay)
+    replay = make(tmp_path, length=2, capacity=2, chunksize=2)
+    assert stored_rows(tmp_path) == {0: [6], 1: [1001]}
+    salt = replay.salt
+    kill(replay)
+    again = make(tmp_path, length=2, capacity=2, chunksize=2)
+    assert again.take_damages() == []
+    assert again.salt == salt
+    add(again, range(7, 8), workers=(0,))
+    add(again, range(8, 9), workers=(0,))
+    assert again.sample(9)['x'].tolist() == [[7, 8]] * 9

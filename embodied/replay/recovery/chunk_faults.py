@@ -57,9 +57,10 @@ def correct(faults: Iterable[Fault]) -> list[Damage]:
 
 
 def find_gaps(segments: Sequence[Segment]) -> list[Damage]:
-    """Chunks whose successor is missing.
+    """Chunks with rows whose successor is missing.
 
-    Streams are evicted from their beginning, so the successor was taken away.
+    Streams are evicted from their beginning, so the successor was taken away. Chunks
+    that are evicted themselves tell nothing: their successors may be evicted too.
     """
     return [
         Damage(_path(segment), 'the chunk that follows it is missing', None, slot)
@@ -79,7 +80,7 @@ def _gaps(segments: Sequence[Segment]) -> list[tuple[Segment, int]]:
         (segment, slot)
         for segment in segments
         for slot in np.flatnonzero(segment.usable()).tolist()
-        if int(segment.table['next'][slot]) not in there
+        if segment.rows_of(slot) and int(segment.table['next'][slot]) not in there
     ]
 
 
