@@ -39,8 +39,13 @@ def stay(carry, obs):
     return carry, {'action': np.zeros(len(obs['is_first']), np.int32)}, {}
 
 
+@pytest.fixture
 def workers():
-    return psutil.Process().children(recursive=True)
+    """Lists the processes that the test has started, the first one first."""
+    # Earlier tests may have left some, such as Python's own tracker of resources.
+    children = lambda: set(psutil.Process().children(recursive=True))
+    before = children()
+    return lambda: sorted(children() - before, key=lambda x: x.create_time())
 
 
 def await_end(pid):
@@ -99,7 +104,7 @@ def stumble():
 )
 @BOTH
 def test_a_factory_that_fails_is_reported_and_leaves_no_process(
-    make, kind, words, parallel
+    workers, make, kind, words, parallel
 ):
     with pytest.raises(kind) as error:
         embodied.Driver([Counter, make, Counter], parallel)
@@ -135,7 +140,7 @@ def test_observations_that_cannot_be_sent_are_reported():
         ('leave', ['SystemExit: enough']),
     ],
 )
-def test_a_process_that_ends_is_told_again_and_again(fault, words):
+def test_a_process_that_ends_is_told_again_and_again(workers, fault, words):
     driver = embodied.Driver([Counter, partial(Faulty, fault)])
     driver(stay, steps=2)
     pids = [worker.pid for worker in workers()]
@@ -150,7 +155,7 @@ def test_a_process_that_ends_is_told_again_and_again(fault, words):
         await_end(pid)
 
 
-def test_a_worker_killed_between_steps_is_noticed():
+def test_a_worker_killed_between_steps_is_noticed(workers):
     driver = embodied.Driver([Counter, Counter])
     driver(stay, steps=2)
     (worker, _) = workers()
@@ -161,7 +166,7 @@ def test_a_worker_killed_between_steps_is_noticed():
     assert workers() == []
 
 
-def test_closing_ends_all_processes_and_closes_the_environments(tmp_path):
+def test_closing_ends_all_processes_and_closes_the_environments(workers, tmp_path):
     paths = [tmp_path / str(i) for i in range(3)]
     driver = embodied.Driver([partial(Marking, path) for path in paths])
     pids = [worker.pid for worker in workers()]
@@ -176,7 +181,7 @@ def test_closing_ends_all_processes_and_closes_the_environments(tmp_path):
 
 @BOTH
 def test_an_environment_that_fails_to_close_does_not_keep_the_others(
-    tmp_path, parallel, capfd
+    workers, tmp_path, parallel, capfd
 ):
     path = tmp_path / 'closed'
     driver = embodied.Driver([BadClose, partial(Marking, path)], parallel)
@@ -187,7 +192,7 @@ def test_an_environment_that_fails_to_close_does_not_keep_the_others(
     assert workers() == []
 
 
-def test_workers_ignore_interrupts():
+def test_workers_ignore_interrupts(workers):
     driver = embodied.Driver([Counter])
     (worker,) = workers()
     worker.send_signal(signal.SIGINT)
