@@ -14,6 +14,10 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
 	2>/dev/null && echo $$p && break; done)
 
+# Test files are shared out among so many processes.
+TEST_PROCESSES ?= 2
+PYTEST = $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile
+
 # About ten minutes. docs/performance.md lists all benches; `make bench-NAME` runs one.
 BENCHES ?= dispatch.py log_costs.py 'replay.py --quick' runtime.py transport.py watch.py
 
@@ -40,10 +44,10 @@ demo: $(STAMP)
 	@$(BIN)/dreamer demo
 
 test: $(DEV_STAMP)
-	@$(BIN)/python -m pytest -m 'not long'
+	@$(PYTEST) -m 'not long'
 
 test-long: $(DEV_STAMP)
-	@$(BIN)/python -m pytest --timeout 3600
+	@$(PYTEST) --timeout 3600
 
 check: $(DEV_STAMP)
 	@$(BIN)/ruff check .
