@@ -41,6 +41,7 @@ SMALLER_IS_BETTER = (
     'idle',
     'share',
 )
+DURATIONS = (' seconds', ' ms', ' us')  # units
 
 Round: TypeAlias = dict[str, float]  # figures by name
 
@@ -111,7 +112,8 @@ def figures(line: dict[str, Any]) -> Iterator[tuple[str, float]]:
     for key, value in line.items():
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if number and key not in (*NAMING, *IGNORED):
-            yield ' '.join([*words, key]), float(value)
+            name = line.get('unit', key) if key == 'value' else key
+            yield ' '.join([*words, name]), float(value)
 
 
 def show(before: list[Round], after: list[Round]) -> int:
@@ -142,6 +144,7 @@ def show(before: list[Round], after: list[Round]) -> int:
 def ratio(name: str, old: float, new: float) -> float:
     """Above 1 where the new value is better."""
     smaller = any(part in name for part in SMALLER_IS_BETTER)
+    smaller = smaller or name.endswith(DURATIONS)
     return old / new if smaller else new / old
 
 

@@ -1,9 +1,37 @@
-"""Loops that bring agent, environments, replay and logger together."""
+"""Loops that bring agent, environments, replay and logger together.
 
-from . import parallel
-from .shared.resume import Change, check_resume
-from .single.eval_only import eval_only
-from .single.train import train
-from .single.train_eval import train_eval
+Names are imported on first use, so that a role of a distributed run does not load the
+loops of one process.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import parallel
+    from .shared.resume import Change, check_resume
+    from .single.eval_only import eval_only
+    from .single.train import train
+    from .single.train_eval import train_eval
+
+_HOMES = {
+    'Change': 'shared.resume',
+    'check_resume': 'shared.resume',
+    'eval_only': 'single.eval_only',
+    'train': 'single.train',
+    'train_eval': 'single.train_eval',
+}
 
 __all__ = ['Change', 'check_resume', 'eval_only', 'parallel', 'train', 'train_eval']
+
+
+def __getattr__(name: str) -> Any:
+    if name == 'parallel':
+        return importlib.import_module(f'{__name__}.parallel')
+    if name not in _HOMES:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return getattr(importlib.import_module(f'{__name__}.{_HOMES[name]}'), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
