@@ -10,22 +10,10 @@ import threading
 
 import numpy as np
 import pytest
+from saved_parts import Box
 
 from embodied.core.checkpoint import Checkpoint, load_part, load_part_and_step
 from embodied.core.errors import CheckpointError
-
-
-class Box:
-    """A part that keeps one value and gives it away without a copy."""
-
-    def __init__(self, value=None):
-        self.value = value
-
-    def save(self):
-        return self.value
-
-    def load(self, data):
-        self.value = data
 
 
 class Gate:

@@ -10,6 +10,7 @@ import shutil
 
 import numpy as np
 import pytest
+from saved_parts import Box
 
 import embodied
 from embodied.core import ownership, unpickling
@@ -21,17 +22,6 @@ from embodied.core.files import seal
 @dataclasses.dataclass
 class Custom:
     value: int
-
-
-class Box:
-    def __init__(self, value=None):
-        self.value = value
-
-    def save(self):
-        return self.value
-
-    def load(self, data):
-        self.value = data
 
 
 def saved(folder, value):

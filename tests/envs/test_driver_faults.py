@@ -2,7 +2,6 @@
 
 import functools
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from driver_envs import (
     Modules,
     Unpicklable,
 )
+from waiting import await_end
 
 import dreamerv3
 import embodied
@@ -31,7 +31,6 @@ from embodied.core.errors import ConfigError, EnvError, SpaceError
 from embodied.envs.wrappers import CheckSpaces
 
 BOTH = pytest.mark.parametrize('parallel', [False, True], ids=['inline', 'process'])
-SECONDS = 30  # until a process that should end counts as hanging
 partial = functools.partial
 
 
@@ -46,19 +45,6 @@ def workers():
     children = lambda: set(psutil.Process().children(recursive=True))
     before = children()
     return lambda: sorted(children() - before, key=lambda x: x.create_time())
-
-
-def await_end(pid):
-    """Waits for a process that need not be our child."""
-    try:
-        fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    ended = poll.poll(1000 * SECONDS)
-    os.close(fd)
-    assert ended, f'process {pid} did not end'
 
 
 # Exceptions

@@ -11,6 +11,7 @@ import psutil
 import pytest
 import zmq
 from raw_client import bare_socket, port_of, raw_client, say_hello
+from waiting import await_hang_up
 
 from embodied import transport
 from embodied.transport import addresses
@@ -72,16 +73,6 @@ def open_many(stack, addr, count, words=b''):
     return socks
 
 
-def ended(sock):
-    """Blocks until the server closes the connection; it may send a greeting before."""
-    try:
-        while sock.recv(2**16):
-            pass
-    except ConnectionError:
-        pass
-    return True
-
-
 @contextlib.contextmanager
 def watching(sock):
     """A socket that reports when connections of `sock` end."""
@@ -118,7 +109,7 @@ def test_silent_connections_are_closed_and_cost_no_memory(
     for number in range(20):  # Others are served meanwhile.
         assert client.call('echo', number).result(DEADLINE) == number
     assert server.memory_info().rss - before < GROWTH
-    assert all(map(ended, socks))
+    assert all(map(await_hang_up, socks))
     assert time.monotonic() - begin < DEADLINE / 2
     assert client.call('echo', 1).result(DEADLINE) == 1
     assert server.memory_info().rss - before < GROWTH
@@ -136,7 +127,7 @@ def test_the_oldest_silent_connection_is_closed(
     serve(transport_=backend, options={'settings': settings}, f=lambda: 1)
     client = connect(transport=backend)
     socks = open_many(stack, addr, 30)
-    assert all(map(ended, socks[:10]))
+    assert all(map(await_hang_up, socks[:10]))
     assert client.call('f').result(DEADLINE) == 1
     assert not any(map(is_over, socks[10:]))
 

@@ -9,6 +9,7 @@ import psutil
 import pytest
 from dashboards import dashboard
 from sample_runs import make_run
+from waiting import await_hang_up
 
 from dreamerv3.dashboard.web.connection import MOST, READ_WITHIN, REQUEST_WITHIN
 
@@ -41,16 +42,6 @@ def connect(server, words=b''):
     return sock
 
 
-def ended(sock):
-    """Blocks until the server hangs up, after what it may have answered."""
-    try:
-        while sock.recv(2**16):
-            pass
-    except ConnectionError:
-        pass
-    return True
-
-
 UNFINISHED = [
     b'',
     b'GET / HT',
@@ -65,7 +56,7 @@ def test_connections_without_a_whole_request_are_closed(server):
     begin = time.monotonic()
     with contextlib.ExitStack() as stack:
         socks = [stack.enter_context(connect(server, x)) for x in UNFINISHED]
-        assert all(map(ended, socks))
+        assert all(map(await_hang_up, socks))
     assert time.monotonic() - begin < REQUEST_WITHIN + 15
 
 
@@ -95,7 +86,7 @@ def test_many_silent_connections_are_bounded_and_others_are_served(server):
             assert server.get('/')[0] == 200
         assert process.num_fds() <= files + MOST + 10
         assert process.memory_info().rss - before < GROWTH
-        assert all(map(ended, socks))
+        assert all(map(await_hang_up, socks))
     assert process.num_fds() <= files + 10
     assert server.get('/')[0] == 200
 
@@ -105,7 +96,7 @@ def test_streams_of_changes_stay_open_beyond_the_deadline_of_requests(server):
     with server.changes() as messages:
         next(messages)
         sock = connect(server)
-        assert ended(sock)  # which takes that long
+        assert await_hang_up(sock)  # which takes that long
         sock.close()
         with socket.create_connection(('127.0.0.1', server.port)) as other:
             other.sendall(REQUEST.replace(b'/ ', b'/api/changes ', 1) + b'\r\n')

@@ -24,13 +24,6 @@ STOP_SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
 @pytest.fixture
-def door(tmp_path):
-    door = asked_roles.Door(tmp_path)
-    yield door
-    door.close()
-
-
-@pytest.fixture
 def make_supervisor(tmp_path):
     return lambda: Supervisor(Settings(tmp_path), RunRecords(tmp_path, epoch=1))
 

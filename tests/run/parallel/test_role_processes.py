@@ -1,7 +1,6 @@
 """Roles in processes: how they start, how they end and what is left of them."""
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import threading
 import asked_roles as roles
 import pytest
 from asked_roles import Settings
+from waiting import await_end
 
 from embodied.core.errors import ConfigError, RoleError
 from embodied.processes.signals import REPEAT_KEY
@@ -18,32 +18,10 @@ from embodied.transport import AddressInUse
 
 pytestmark = pytest.mark.usefixtures('nothing_is_left')
 
-SECONDS = 30  # until a process that should end counts as hanging
-
-
-@pytest.fixture
-def door(tmp_path):
-    door = roles.Door(tmp_path)
-    yield door
-    door.close()
-
 
 @pytest.fixture
 def make_supervisor(tmp_path):
     return lambda **options: Supervisor(Settings(tmp_path, **options))
-
-
-def await_end(pid):
-    """Waits for a process that need not be our child."""
-    try:
-        fd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    ended = poll.poll(1000 * SECONDS)
-    os.close(fd)
-    assert ended, f'process {pid} did not end'
 
 
 def interrupt_when(door, count, number=signal.SIGINT):

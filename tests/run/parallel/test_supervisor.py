@@ -26,13 +26,6 @@ SECONDS = 30  # until something that should happen counts as missing
 
 
 @pytest.fixture
-def door(tmp_path):
-    door = asked_roles.Door(tmp_path)
-    yield door
-    door.close()
-
-
-@pytest.fixture
 def make_supervisor(tmp_path):
     def make(**options):
         settings = Settings(tmp_path, **options)
