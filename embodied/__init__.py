@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from . import clock, envs, jax, logging, replay, run, streams, transport
     from .clock import GlobalClock, LocalClock
     from .core import limiters
-    from .core.base import Agent, Env, Logger, Replay, Stream
+    from .core.base import Agent, Env, Logger, Replay, Stream, VectorEnv
     from .core.random_agent import RandomAgent
     from .envs import wrappers
     from .envs.runtime.driver import Driver
@@ -24,6 +24,7 @@ _HOMES = {
     'Logger': 'core.base',
     'Replay': 'core.base',
     'Stream': 'core.base',
+    'VectorEnv': 'core.base',
     'GlobalClock': 'clock',
     'LocalClock': 'clock',
     'Driver': 'envs.runtime.driver',
@@ -53,6 +54,7 @@ __all__ = [
     'RandomAgent',
     'Replay',
     'Stream',
+    'VectorEnv',
     'Wrapper',
     'clock',
     'envs',

@@ -1,7 +1,7 @@
-"""The five contracts that the rest of the system is written against.
+"""The contracts that the rest of the system is written against.
 
     Agent   turns observations into actions and batches into updates
-    Env     one `step(action) -> obs`
+    Env     one `step(action) -> obs`; VectorEnv: the same for N members at once
     Replay  keeps steps of many streams, serves sequences of them
     Stream  an iterator over batches that can be saved in mid-sequence
     Logger  collects metrics under one step counter
@@ -28,6 +28,7 @@ __all__ = [
     'Replay',
     'Spaces',
     'Stream',
+    'VectorEnv',
 ]
 
 Array: TypeAlias = np.ndarray
@@ -114,6 +115,43 @@ class Env:
     def step(self, action: Mapping[str, Any]) -> dict[str, Any]:
         """Starts an episode if action['reset'], else takes one step."""
         raise NotImplementedError('step(action) -> obs')
+
+    def close(self) -> None:
+        """Frees processes, windows and files. Called once."""
+
+
+class VectorEnv:
+    """N environments that step together and live and die together.
+
+    `num` is N. Spaces are those of one member, as of `Env`, and do not change. Arrays
+    may be of NumPy, JAX or torch, on any device.
+
+    A simulator that resets within its step has two rows of a member in one call. The
+    result may then have the key `final`: a pair of member numbers [m] and rows, a dict
+    of [m, ...] by key. These are the last rows of episodes that have ended (`is_last`),
+    from before the rows [N, ...], in which the members have begun again (`is_first`).
+
+    A vector environment whose state can be kept also has `save() -> data` and
+    `load(data)`. One that cannot begin an episode of a single member on request has the
+    attribute `resets_members = False`: it ignores `reset` of members in mid-episode.
+    """
+
+    num: int
+
+    @property
+    def obs_space(self) -> Spaces:
+        raise NotImplementedError('obs_space -> dict of elements.Space of one member')
+
+    @property
+    def act_space(self) -> Spaces:
+        raise NotImplementedError("act_space -> dict of elements.Space with 'reset'")
+
+    def step(self, actions: Mapping[str, Any]) -> dict[str, Any]:
+        """Takes actions [N, ...] per key, gives observations [N, ...] per key.
+
+        A member begins an episode if its `reset` is true, else it takes one step.
+        """
+        raise NotImplementedError('step(actions) -> obs')
 
     def close(self) -> None:
         """Frees processes, windows and files. Called once."""

@@ -1,0 +1,1 @@
+"""Vector environments: N members that step together."""
