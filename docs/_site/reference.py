@@ -18,7 +18,10 @@ MODULES = re.compile(r'\b(?:\w+\.)+(?=[A-Z])')  # before the names of types
 INTERFACE = {
     'Train, load, play': ('dreamerv3', ('train', 'Run', 'load', 'evaluate')),
     'Trained agents': ('dreamerv3.api.loaded', ('LoadedAgent', 'Imagined')),
-    'Contracts': ('embodied', ('Agent', 'Env', 'VectorEnv', 'Replay', 'Stream', 'Logger')),
+    'Contracts': (
+        'embodied',
+        ('Agent', 'Env', 'VectorEnv', 'Replay', 'Stream', 'Logger'),
+    ),
     'Environments': ('embodied.envs', ('make', 'tasks', 'wrap')),
     'Loops in one process': ('embodied.run', ('train', 'train_eval', 'eval_only')),
     'Distributed runs': ('embodied.run.parallel', ('combined',)),
