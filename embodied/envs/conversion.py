@@ -1,6 +1,5 @@
 """Conversion: wrappers that bring odd spaces into a form that agents take."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import elements
@@ -68,8 +67,7 @@ class ConvertArrays(Wrapper):
         converted = {k: x.space for k, x in self._conversions.items()}
         return {**self.env.obs_space, **converted}
 
-    def step(self, action: Mapping[str, Any]) -> dict[str, Any]:
-        obs = self.env.step(action)
+    def change_obs(self, obs: dict[str, Any]) -> dict[str, Any]:
         return {**obs, **{k: x(obs[k]) for k, x in self._conversions.items()}}
 
 
@@ -78,6 +76,7 @@ class _Conversion:
 
     def __init__(self, space: elements.Space) -> None:
         shape = space.shape
+        self._rank = len(shape)
         self._check = Checker(space)
         self._picture = len(shape) == IMAGE_RANK and _is_picture(space)
         self._first = self._picture and is_channels_first(shape)
@@ -93,14 +92,15 @@ class _Conversion:
 
     def __call__(self, value: Any) -> np.ndarray:
         value = np.asarray(value)
-        if not self._check.fits(value):
+        lead = value.ndim - self._rank  # 1 for the members of a vector environment
+        if not self._check.fits(value, len(value) if lead == 1 else None):
             return value
         if not self._picture:
-            return value.reshape(-1)
+            return value.reshape(*value.shape[:lead], -1)
         if self._scaled:
             share = (value - self._low) / self._range
             value = np.rint(255 * np.clip(share, 0, 1)).astype(np.uint8)
-        return np.moveaxis(value, 0, -1) if self._first else value
+        return np.moveaxis(value, lead, -1) if self._first else value
 
 
 def _is_odd(space: elements.Space) -> bool:

@@ -12,6 +12,8 @@ from . import catalog, extras
 from .adapters import own
 from .adapters.infos import parse_names
 from .conversion import BoundAction, ConvertArrays
+from .vector.rows import members_of
+from .vector.wrappers import VectorRepeat, VectorTimeLimit, on_host
 from .wrappers import (
     ActionRepeat,
     CheckSpaces,
@@ -125,7 +127,8 @@ def label(suite: str, name: str) -> str:
 
 
 def wrap(env: Any, repeat: int = 1, length: int = 0, size: int = 0) -> Env:
-    """Wraps an environment of ours, Gymnasium or dm_env as agents expect it.
+    """Wraps an environment of ours, Gymnasium or dm_env as agents expect it, single or
+    a vector environment.
 
     From the inside: steps per action, time limit in such steps, size of images (the
     defaults leave each alone); continuous actions in [-1, 1]; dtypes that agents know;
@@ -160,16 +163,18 @@ def adjust(
     """Steps per action, time limit in such steps, size of images.
 
     bound: of action directions that have none. convert: see ConvertArrays. The defaults
-    leave each of them alone.
+    leave each of them alone. Vector environments give NumPy arrays then.
     """
+    env = on_host(env)
+    has_members = bool(members_of(env))
     if convert:
         env = ConvertArrays(env)
     if bound:
         env = BoundAction(env, bound)
     if repeat != 1:
-        env = ActionRepeat(env, repeat)
+        env = VectorRepeat(env, repeat) if has_members else ActionRepeat(env, repeat)
     if length:
-        env = TimeLimit(env, length)
+        env = VectorTimeLimit(env, length) if has_members else TimeLimit(env, length)
     if size:
         env = ResizeImage(env, size)
     return env

@@ -149,10 +149,11 @@ class Checker:
             self._low = space.low.astype(space.dtype)
             self._high = _largest(space).astype(space.dtype)
 
-    def fits(self, value: Any) -> bool:
+    def fits(self, value: Any, rows: int | None = None) -> bool:
         """Whether dtype, shape, range and finiteness are right.
 
-        Python scalars have no dtype of their own; a suitable kind is enough.
+        rows: number of values in an array of them; None: it is one value. Python
+        scalars have no dtype of their own; a suitable kind is enough.
         """
         if type(value) in (bool, int, float):
             value = np.asarray(value)
@@ -160,7 +161,8 @@ class Checker:
                 return False
         elif getattr(value, 'dtype', None) != self._space.dtype:
             return False
-        if value.shape != self._space.shape:
+        shape = self._space.shape
+        if value.shape != (shape if rows is None else (rows, *shape)):
             return False
         if self._kind == 'f' and not np.isfinite(value).all():
             return False

@@ -1,4 +1,8 @@
-"""Wrappers: change one thing about an environment and pass the rest through."""
+"""Wrappers: change one thing about an environment and pass the rest through.
+
+Most take single environments and vector environments alike: their values have no
+leading dimension, or one of members.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +13,8 @@ from PIL import Image
 
 from ..core.base import Env, Spaces
 from ..core.errors import ConfigError, SpaceError
-from .spaces import Checker, FixedSpaces, is_image, unify
+from .spaces import IMAGE_RANK, Checker, FixedSpaces, is_image, unify
+from .vector.rows import members_of, on_rows, split_final
 
 __all__ = [
     'ActionRepeat',
@@ -26,6 +31,8 @@ __all__ = [
 class Wrapper(Env):
     """Passes everything through; subclasses override what they change.
 
+    `change_action` and `change_obs` get values of one environment, or of all members
+    of a vector environment; a subclass that overrides `step` takes single ones only.
     `save` and `load` exist if the inner environment has them. A wrapper with state
     of its own overrides `_save` and `_load`.
     """
@@ -42,7 +49,15 @@ class Wrapper(Env):
         return self.env.act_space
 
     def step(self, action: Mapping[str, Any]) -> dict[str, Any]:
-        return self.env.step(action)
+        return on_rows(self.change_obs, self.env.step(self.change_action(action)))
+
+    def change_action(self, action: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The action that the inner environment gets."""
+        return action
+
+    def change_obs(self, obs: dict[str, Any]) -> dict[str, Any]:
+        """The observation that the outside gets."""
+        return obs
 
     def close(self) -> None:
         self.env.close()
@@ -84,12 +99,12 @@ class NormalizeAction(Wrapper):
         space = elements.Space(self._space.dtype, self._space.shape, low, high)
         return {**self.env.act_space, self._key: space}
 
-    def step(self, action: Mapping[str, Any]) -> dict[str, Any]:
+    def change_action(self, action: Mapping[str, Any]) -> dict[str, Any]:
         value = np.asarray(action[self._key], np.float64)
         # low (1 - a) / 2 + high (1 + a) / 2, which meets both bounds exactly.
         scaled = self._low * (1 - value) / 2 + self._high * (1 + value) / 2
         value = np.where(self._finite, scaled, value).astype(self._space.dtype)
-        return self.env.step({**action, self._key: value})
+        return {**action, self._key: value}
 
 
 class ClipAction(Wrapper):
@@ -104,10 +119,9 @@ class ClipAction(Wrapper):
         self._low = np.asarray(low, self._dtype)
         self._high = np.asarray(high, self._dtype)
 
-    def step(self, action: Mapping[str, Any]) -> dict[str, Any]:
+    def change_action(self, action: Mapping[str, Any]) -> dict[str, Any]:
         value = np.asarray(action[self._key], self._dtype)
-        clipped = np.clip(value, self._low, self._high)
-        return self.env.step({**action, self._key: clipped})
+        return {**action, self._key: np.clip(value, self._low, self._high)}
 
 
 class UnifyDtypes(FixedSpaces, Wrapper):
@@ -127,9 +141,11 @@ class UnifyDtypes(FixedSpaces, Wrapper):
             if v.dtype != self._act_space[k].dtype
         }
 
-    def step(self, action: Mapping[str, Any]) -> dict[str, Any]:
+    def change_action(self, action: Mapping[str, Any]) -> dict[str, Any]:
         native = {k: _restore(action[k], v) for k, v in self._foreign.items()}
-        obs = self.env.step({**action, **native})
+        return {**action, **native}
+
+    def change_obs(self, obs: dict[str, Any]) -> dict[str, Any]:
         return {
             k: _cast(v, self._obs_space[k].dtype) if k in self._obs_space else v
             for k, v in obs.items()
@@ -143,14 +159,37 @@ class CheckSpaces(Wrapper):
         super().__init__(env)
         self._obs_checks = {k: Checker(v) for k, v in env.obs_space.items()}
         self._act_checks = {k: Checker(v) for k, v in env.act_space.items()}
+        members = members_of(env)
+        self._members = np.arange(members) if members else None
 
     def step(self, action: Mapping[str, Any]) -> dict[str, Any]:
         _check_keys('Action', action, self._act_checks)
+        if self._members is not None:
+            return self._step_members(action, self._members)
         if not action['reset']:  # The other keys mean nothing on reset.
             _check_values('Action', action, self._act_checks)
         obs = self.env.step(action)
         _check_keys('Observation', obs, self._obs_checks)
         _check_values('Observation', obs, self._obs_checks)
+        return obs
+
+    def _step_members(
+        self, actions: Mapping[str, Any], members: np.ndarray
+    ) -> dict[str, Any]:
+        reset = actions['reset']
+        if reset.any():
+            used = {k: v[~reset] for k, v in actions.items()}
+            _check_members('Action', used, self._act_checks, members[~reset])
+        else:
+            _check_members('Action', actions, self._act_checks, members)
+        obs = self.env.step(actions)
+        rows, final = split_final(obs)
+        _check_keys('Observation', rows, self._obs_checks)
+        _check_members('Observation', rows, self._obs_checks, members)
+        if final is not None:
+            _check_keys('Last observation', final.rows, self._obs_checks)
+            checks = self._obs_checks
+            _check_members('Last observation', final.rows, checks, final.members)
         return obs
 
 
@@ -246,11 +285,12 @@ class ResizeImage(Wrapper):
             spaces[key] = elements.Space(np.uint8, shape)
         return spaces
 
-    def step(self, action: Mapping[str, Any]) -> dict[str, Any]:
-        obs = self.env.step(action)
+    def change_obs(self, obs: dict[str, Any]) -> dict[str, Any]:
         return {**obs, **{k: self._resize(obs[k]) for k in self._keys}}
 
     def _resize(self, image: np.ndarray) -> np.ndarray:
+        if image.ndim > IMAGE_RANK:
+            return np.stack([self._resize(x) for x in image])
         height, width = self._size
         # Pillow reads other channel counts as masks or transparency, so those
         # channels go one by one.
@@ -311,3 +351,24 @@ def _check_values(
     for key, check in checks.items():
         if not check.fits(got[key]):
             raise check.error(f'{what} {key!r}', got[key])
+
+
+def _check_members(
+    what: str,
+    got: Mapping[str, Any],
+    checks: Mapping[str, Checker],
+    members: np.ndarray,
+) -> None:
+    """Checks rows [n, ...] of these members."""
+    count = len(members)
+    for key, check in checks.items():
+        value = got[key]
+        if check.fits(value, count):
+            continue
+        if np.shape(value)[:1] != (count,):
+            raise SpaceError(
+                f'{what} {key!r} of a vector environment needs one row per member: '
+                f'expected {count} rows, got the shape {np.shape(value)}.'
+            )
+        wrong = next(i for i in range(count) if not check.fits(value[i]))
+        raise check.error(f'{what} {key!r} of member {members[wrong]}', value[wrong])

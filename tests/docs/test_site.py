@@ -52,7 +52,7 @@ def test_every_page_is_built_and_those_of_the_root_are_linked(copy):
     linking = (site / 'change_the_algorithm.html').read_text()
     assert 'href="source/embodied/core/base.py.html"' in linking
     source = (site / 'source/embodied/core/base.py.html').read_text()
-    assert 'The five contracts' in source
+    assert 'The contracts that the rest' in source
     assert 'href="quickstart.html"' in (site / 'index.html').read_text()
 
 

@@ -9,8 +9,10 @@ from ...core import unpickling
 from ...core.base import Batch, Carry, Env, Spaces
 from ...core.errors import ConfigError, DreamerError, SpaceError
 from ...core.step_keys import without_log
+from ..vector.rows import Final
 from .handles import Handle, InlineHandle, ProcessHandle
-from .stacking import check_infos, stack, zero_where
+from .host import EnvInfo
+from .stacking import check_infos, stack, take_members, zero_where
 
 __all__ = ['Driver']
 
@@ -19,6 +21,11 @@ Policy = Callable[..., tuple[Carry, Mapping[str, Any], Mapping[str, Any]]]
 
 class Driver:
     """Runs N environments in step, each in a process of its own or all in this one.
+
+    Factory i makes environment i. If the first one is a vector environment, factory i
+    makes the members from i on, and only as many factories are called as are needed;
+    their number is a multiple of the members. fits: takes as many environments as fit
+    whole vector environments instead, but at least one of these.
 
     A transition is {**obs, **acts, **outs}: the reward was received on entering the
     step, the action was chosen after seeing it. The last step of an episode carries
@@ -34,6 +41,7 @@ class Driver:
         self,
         make_env_fns: Sequence[Callable[[], Env]],
         parallel: bool = True,
+        fits: bool = False,
         **kwargs: Any,
     ) -> None:
         if not make_env_fns:
@@ -42,17 +50,15 @@ class Driver:
         self._step_callbacks: list[Callable] = []
         self._batch_callbacks: list[Callable] = []
         self._handles: list[Handle] = []
-        handle = ProcessHandle if parallel else InlineHandle
         try:
-            for index, make in enumerate(make_env_fns):
-                self._handles.append(handle(make, index))
-            infos = self._ask_all('make')
+            infos = self._open(make_env_fns, parallel, fits)
             check_infos(infos)
         except BaseException:
             self.close()
             raise
         self._saves = [info.saves for info in infos]
-        self.length = len(infos)
+        self._members = infos[0].members
+        self.length = len(infos) * max(1, self._members)
         self.obs_space: Spaces = infos[0].obs_space
         self.act_space: Spaces = infos[0].act_space
         self._workers = np.arange(self.length)
@@ -101,17 +107,18 @@ class Driver:
         Environments whose state was not saved start new episodes. With another number
         of environments than before, all of them do, from the carry of `reset`.
         """
-        states = data['envs']
-        if len(states) != self.length:
+        states, acts = data['envs'], data['acts']
+        same = acts is None or len(acts['reset']) == self.length
+        if len(states) != len(self._handles) or not same:
             self._acts = None
             return
         known = [self._saves[i] and x is not None for i, x in enumerate(states)]
         trust = unpickling.trusted()
         self._ask_all('load', [(x, trust) for x in states], where=known)
         self._carry = data['carry']
-        self._acts = data['acts']
+        self._acts = acts
         if self._acts is not None:
-            reset = self._acts['reset'] | ~np.array(known)
+            reset = self._acts['reset'] | ~np.repeat(known, max(1, self._members))
             self._acts = {**self._acts, 'reset': reset}
 
     def close(self) -> None:
@@ -127,11 +134,33 @@ class Driver:
         if failures:
             raise failures[0]
 
+    def _open(
+        self, makes: Sequence[Callable[[], Env]], parallel: bool, fits: bool
+    ) -> list[EnvInfo]:
+        """Makes the first environment, then the others that are needed."""
+        handle = ProcessHandle if parallel else InlineHandle
+        self._handles.append(handle(makes[0], 0))
+        (first,) = self._ask_all('make')
+        members = max(1, first.members)
+        if len(makes) % members and not fits:
+            raise ConfigError(
+                f'{len(makes)} environments are asked for (run.envs), and the vector '
+                f'environment has {members} members, which step together. Ask for a '
+                f'multiple of {members}.'
+            )
+        others = range(members, len(makes) - len(makes) % members, members)
+        self._handles += [handle(makes[index], index) for index in others]
+        opened = [False] + [True] * len(others)
+        return [first, *self._ask_all('make', where=opened)[1:]]
+
     def _step(self, policy: Policy) -> np.ndarray:
+        """The transitions' `is_last`, [N] or more."""
         acts = self._first_acts() if self._acts is None else self._acts
         self._acts = None  # Until the step is complete, there is none to continue.
-        rows = [({k: v[i] for k, v in acts.items()},) for i in range(self.length)]
-        obs = stack(self._ask_all('step', rows), self.obs_space)
+        replies = self._ask_all('step', self._split(acts))
+        obs, final = self._join(replies)
+        if final is not None:
+            self._hand_out_final(policy, obs, final)
         is_last = obs['is_last']
         visible = without_log(obs)
         self._carry, choices, outs = policy(self._carry, visible, **self._kwargs)
@@ -139,19 +168,62 @@ class Driver:
         if is_last.any():
             acts = {k: zero_where(is_last, v) for k, v in acts.items()}
         outs = {k: np.asarray(v) for k, v in outs.items()}
-        self._hand_out({**obs, **acts, **outs})
+        self._hand_out({**obs, **acts, **outs}, self._workers)
         self._acts = {**acts, 'reset': is_last.copy()}
-        return is_last
+        return is_last if final is None else np.append(is_last, final.rows['is_last'])
 
-    def _hand_out(self, trans: Batch) -> None:
+    def _split(self, acts: Batch) -> list[tuple[Batch]]:
+        """The actions for each handle."""
+        if not self._members:
+            return [({k: v[i] for k, v in acts.items()},) for i in range(self.length)]
+        size = self._members
+        begins = range(0, self.length, size)
+        return [({k: v[i : i + size] for k, v in acts.items()},) for i in begins]
+
+    def _join(self, replies: list[Any]) -> tuple[Batch, Final | None]:
+        """Rows of all environments, and last rows beside them, from each handle's."""
+        if not self._members:
+            return stack(replies, self.obs_space), None
+        parts = [take_members(x, self.obs_space, self._members) for x in replies]
+        if len(parts) == 1:
+            return parts[0]
+        obs = _concatenate([rows for rows, _ in parts])
+        finals = [
+            final._replace(members=final.members + index * self._members)
+            for index, (_, final) in enumerate(parts)
+            if final is not None
+        ]
+        if not finals:
+            return obs, None
+        members = np.concatenate([final.members for final in finals])
+        return obs, Final(members, _concatenate([final.rows for final in finals]))
+
+    def _hand_out_final(self, policy: Policy, obs: Batch, final: Final) -> None:
+        """Hands out the last steps of episodes, which come before the others.
+
+        The policy sees them for what it puts out beside actions. The carry stays, since
+        these members begin again in the next row and the others have not moved.
+        """
+        members, rows = final
+        visible = without_log(obs)
+        for key, value in visible.items():
+            visible[key] = value.copy()
+            visible[key][members] = rows[key]
+        _, choices, outs = policy(self._carry, visible, **self._kwargs)
+        acts = self._check_acts(choices)
+        zeros = {k: np.zeros_like(v[members]) for k, v in acts.items()}
+        outs = {k: np.asarray(v)[members] for k, v in outs.items()}
+        self._hand_out({**rows, **zeros, **outs}, members)
+
+    def _hand_out(self, trans: Batch, workers: np.ndarray) -> None:
         for callback in self._batch_callbacks:
-            callback(trans, self._workers)
+            callback(trans, workers)
         if not self._step_callbacks:
             return
-        for index in range(self.length):
-            tran = {k: v[index] for k, v in trans.items()}
+        for row, worker in enumerate(workers.tolist()):
+            tran = {k: v[row] for k, v in trans.items()}
             for callback in self._step_callbacks:
-                callback(tran, index, **self._kwargs)
+                callback(tran, worker, **self._kwargs)
 
     def _ask_all(
         self,
@@ -198,6 +270,10 @@ class Driver:
                 f'The policy must return actions with the shapes {expected}, got {got}.'
             )
         return arrays
+
+
+def _concatenate(parts: list[Batch]) -> Batch:
+    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
 
 def _to_numpy(tree: Carry) -> Carry:

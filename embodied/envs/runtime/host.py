@@ -13,6 +13,7 @@ from ...core import errors, unpickling
 from ...core.base import Env, Spaces
 from ...processes.child_processes import Surroundings
 from ...processes.failure import Failure
+from ..vector.rows import members_of
 
 __all__ = ['EnvHost', 'EnvInfo', 'Setup', 'error_of']
 
@@ -30,6 +31,7 @@ class EnvInfo(NamedTuple):
     obs_space: Spaces
     act_space: Spaces
     saves: bool  # whether it has save() and load()
+    members: int = 0  # of a vector environment; 0 for a single one
 
 
 class EnvHost:
@@ -50,7 +52,8 @@ class EnvHost:
             case 'make':
                 self._env = self._make()
                 saves = hasattr(self._env, 'save') and hasattr(self._env, 'load')
-                return EnvInfo(self._env.obs_space, self._env.act_space, saves)
+                spaces = self._env.obs_space, self._env.act_space
+                return EnvInfo(*spaces, saves, members_of(self._env))
             case 'save':
                 return cloudpickle.dumps(self._env.save())
             case 'load':

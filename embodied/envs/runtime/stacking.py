@@ -9,9 +9,10 @@ import numpy as np
 from ...core.base import Batch, Spaces
 from ...core.errors import SpaceError
 from ..spaces import describe, refuse_shared, same
+from ..vector.rows import Final, split_final, to_host
 from .host import EnvInfo
 
-__all__ = ['check_infos', 'stack', 'zero_where']
+__all__ = ['check_infos', 'stack', 'take_members', 'zero_where']
 
 NEEDED_OBS = {'reward', 'is_first', 'is_last', 'is_terminal'}
 
@@ -38,6 +39,59 @@ def stack(rows: Sequence[Mapping[str, Any]], spaces: Spaces) -> Batch:
     return stacked
 
 
+def take_members(
+    obs: Mapping[str, Any], spaces: Spaces, members: int
+) -> tuple[Batch, Final | None]:
+    """Rows of all members of a vector environment, and last rows beside them, in the
+    declared dtypes."""
+    rows, final = split_final(to_host(obs))
+    rows = {k: _as_declared(k, v, spaces.get(k), members) for k, v in rows.items()}
+    _refuse_missing(rows, spaces)
+    if final is None:
+        return rows, None
+    count = len(final.members)
+    last = {k: _as_declared(k, v, spaces.get(k), count) for k, v in final.rows.items()}
+    _refuse_missing(last, spaces)
+    if (
+        len(np.unique(final.members)) != count
+        or not 0 <= final.members.min() <= final.members.max() < members
+        or not last['is_last'].all()
+        or not rows['is_first'][final.members].all()
+    ):
+        raise SpaceError(
+            f"Rows under 'final' are the last ones (is_last) of different members from 0 "
+            f'to {members - 1}, whose other rows are the first ones (is_first). Got the '
+            f'members {final.members.tolist()} with is_last '
+            f'{last["is_last"].tolist()}.'
+        )
+    return rows, final._replace(rows=last)
+
+
+def _refuse_missing(rows: Batch, spaces: Spaces) -> None:
+    missing = sorted(spaces.keys() - rows.keys())
+    if missing:
+        raise SpaceError(
+            f'A vector environment left out the observations {missing}. It gave '
+            f'{sorted(rows)}.'
+        )
+
+
+def _as_declared(
+    key: str, value: np.ndarray, space: elements.Space | None, count: int
+) -> np.ndarray:
+    """The rows [count, ...] of one key."""
+    shape = value.shape[1:] if space is None else space.shape
+    dtype = value.dtype if space is None else space.dtype
+    fits = np.can_cast(value.dtype, dtype, 'same_kind')
+    if value.shape != (count, *shape) or not fits:
+        raise SpaceError(
+            f'Observations {key!r} of a vector environment do not fit: expected '
+            f'{count} rows of {describe(space) if space else "any kind"}, got '
+            f'{value.dtype} of shape {value.shape}.'
+        )
+    return value.astype(dtype, copy=False)
+
+
 def _misfit(
     key: str, space: elements.Space | None, values: Sequence[Any]
 ) -> SpaceError:
@@ -62,6 +116,12 @@ def check_infos(infos: Sequence[EnvInfo]) -> None:
             f'{missing}) and reset in act_space.'
         )
     refuse_shared(first.obs_space, first.act_space)
+    members = sorted({info.members for info in infos})
+    if len(members) > 1:
+        raise SpaceError(
+            f'All environments of a run need the same number of members, got {members} '
+            f'(0 is a single environment).'
+        )
     for index, info in enumerate(infos):
         for ours, theirs in (
             (first.obs_space, info.obs_space),
