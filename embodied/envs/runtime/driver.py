@@ -185,8 +185,6 @@ class Driver:
         if not self._members:
             return stack(replies, self.obs_space), None
         parts = [take_members(x, self.obs_space, self._members) for x in replies]
-        if len(parts) == 1:
-            return parts[0]
         obs = _concatenate([rows for rows, _ in parts])
         finals = [
             final._replace(members=final.members + index * self._members)

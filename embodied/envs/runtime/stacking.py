@@ -59,9 +59,9 @@ def take_members(
         or not rows['is_first'][final.members].all()
     ):
         raise SpaceError(
-            f"Rows under 'final' are the last ones (is_last) of different members from 0 "
-            f'to {members - 1}, whose other rows are the first ones (is_first). Got the '
-            f'members {final.members.tolist()} with is_last '
+            f"Rows under 'final' are the last ones (is_last) of different members from "
+            f'0 to {members - 1}, whose other rows are the first ones (is_first). Got '
+            f'the members {final.members.tolist()} with is_last '
             f'{last["is_last"].tolist()}.'
         )
     return rows, final._replace(rows=last)
