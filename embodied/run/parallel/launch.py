@@ -75,6 +75,7 @@ def combined(
                 lambda settings, changes: _run(
                     parts, settings, {**args, **changes}, records, engine
                 ),
+                records.event,
             )
 
 

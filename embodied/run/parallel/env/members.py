@@ -56,15 +56,17 @@ def adopt(plan: WorkerPlan, members: int, settings: ParallelSettings) -> WorkerP
 def retry(
     settings: ParallelSettings,
     run: Callable[[ParallelSettings, dict[str, Any]], Any],
+    note: Callable[..., Any] = lambda event, **details: None,
 ) -> Any:
     """Calls `run` with the settings and changes of them; again if a vector environment
-    turns up whose members were not planned."""
+    turns up whose members were not planned, which is the event `members`."""
     try:
         return run(settings, {})
     except MembersError as error:
         if settings.envs_per_worker:
             raise
         changes = _plan(error.members, settings)
+    note('members', **changes)
     print(
         f'dreamer: the environment is a vector environment of '
         f'{changes["envs_per_worker"]} members. The roles start again, with so many '
