@@ -13,6 +13,7 @@ from .adapters import own
 from .adapters.infos import parse_names
 from .conversion import BoundAction, ConvertArrays
 from .vector.rows import members_of
+from .vector.seeds import Seeds
 from .vector.wrappers import VectorRepeat, VectorTimeLimit, on_host
 from .wrappers import (
     ActionRepeat,
@@ -211,7 +212,7 @@ def _make_dummy(name: str, seed: int | None, size: int = 64, length: int = 100) 
 
 def _make_gym(
     name: str,
-    seed: int | None,
+    seed: Any,
     size: int = 64,
     repeat: int = 1,
     length: int = 0,
@@ -235,7 +236,7 @@ def _make_gym(
 
 def _make_envpool(
     name: str,
-    seed: int | None,
+    seed: Seeds,
     num: int = 16,
     threads: int = 0,
     size: int = 64,

@@ -31,8 +31,8 @@ def make_playground(
         close = difflib.get_close_matches(name, registry.ALL_ENVS, n=3)
         hint = f' Closest names: {", ".join(close)}.' if close else ''
         raise ConfigError(f'MuJoCo Playground has no environment {name!r}.{hint}')
-    config = registry.get_default_config(name)
-    config.impl = impl
-    env = registry.load(name, config=config)
-    limit = length or config.episode_length
+    settings = registry.get_default_config(name)
+    settings.impl = impl
+    env = registry.load(name, config=settings)
+    limit = length or settings.episode_length
     return FunctionalVectorEnv(for_agents(FromBrax(env), length=limit), num, seed)
