@@ -8,7 +8,7 @@ from embodied.core.random_agent import RandomAgent
 from embodied.envs.vector.rows import split_final, to_host
 
 
-def play(env, steps, resets=None, seed=0):
+def play(env, steps, resets=None, seed=1):
     """One stream per member: a list of pairs of an action and the row that followed.
 
     Last rows that come beside others get a place of their own. resets: members that
