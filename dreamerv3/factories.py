@@ -21,7 +21,7 @@ from embodied.replay.sampling import selectors
 from embodied.replay.storage.allocator import GIGABYTE
 from embodied.replay.tools.footprint import Footprint, row_bytes_of
 
-from . import accelerator, sinks
+from . import accelerator, sinks, vector_envs
 from . import replica_options as replicas
 
 __all__ = [
@@ -41,33 +41,63 @@ TRAIN_ENV, EVAL_ENV, TRAIN_REPLAY, EVAL_REPLAY, POLICY = range(5)
 
 def make_agent(config: elements.Config) -> base.Agent:
     """The DreamerV3 agent for the spaces of the task."""
-    env = make_env(config, 0)
+    replicas.connect_clocks(config)
+    if not config.random_agent:
+        _set_up_jax(config)
+    env = make_env(config, 0, num=1)
     obs_space = without_log(env.obs_space)
     act_space = {k: v for k, v in env.act_space.items() if k != 'reset'}
     env.close()
-    replicas.connect_clocks(config)
     if config.random_agent:
         _announce_replay(config, {**obs_space, **act_space}, {})
         return embodied.RandomAgent(obs_space, act_space, _seed(config, POLICY))
-    if config.replicas > 1:
-        connect = importlib.import_module('embodied.jax').connect
-        connect(config.replica, config.replicas, config.jax.coordinator_address)
     if config.script in accelerator.TRAINING:
         accelerator.prepare(config)
     agent = importlib.import_module('dreamerv3.agent.dreamer').Agent(
         obs_space, act_space, config
     )
     _announce_replay(config, {**obs_space, **act_space}, agent.model.latent_spaces)
+    if config.run.device_steps > 1 and config.script in accelerator.TRAINING:
+        vector_envs.check_script(config)
+        members = vector_envs.on_device(config, make_env(config, 0))
+        seeds = [_train_seed(config, index) for index in range(members.num)]
+        agent.play_on_device(members, config.run.device_steps, seeds)
     return agent
 
 
-def make_env(config: elements.Config, index: int, mode: base.Mode = 'train') -> Any:
-    """Environment number `index`, with a seed that no other environment has."""
+def _set_up_jax(config: elements.Config) -> None:
+    """Before an environment that is written in JAX starts it with its defaults."""
+    jax = importlib.import_module('embodied.jax')
+    if config.replicas > 1:
+        jax.connect(config.replica, config.replicas, config.jax.coordinator_address)
+    elif vector_envs.members_per_worker(config):
+        jax.setup(config.jax.platform, config.jax.cache)
+
+
+def make_env(
+    config: elements.Config,
+    index: int,
+    mode: base.Mode = 'train',
+    num: int | None = None,
+) -> Any:
+    """Environment number `index`, with a seed that no other environment has.
+
+    num: members of a vector environment, from this number on, if the task has one of
+    any size; without it as many as the run's options say.
+    """
     suite, _ = envs.registry.parse(config.task)
-    settings = config.env.get(suite, {})
-    is_train = mode == 'train'
-    seed = _seed(config, TRAIN_ENV, index) if is_train else eval_seed(config, index)
-    return envs.make(config.task, seed=seed, **settings)
+    settings = dict(config.env.get(suite, {}))
+    seed_of = eval_seed if mode == 'eval' else _train_seed
+    members = vector_envs.count(config, index, mode)
+    if not members:
+        return envs.make(config.task, seed=seed_of(config, index), **settings)
+    num = num or members
+    seeds = [seed_of(config, index + member) for member in range(num)]
+    return envs.make(config.task, seed=seeds, num=num, **settings)
+
+
+def _train_seed(config: elements.Config, index: int) -> int:
+    return _seed(config, TRAIN_ENV, index)
 
 
 def eval_seed(config: elements.Config, index: int) -> int:

@@ -74,6 +74,9 @@ class ParallelSettings(Settings):
     task: str = ''  # '' if it is not known
     run_id: str = ''  # '' reads it from the folder, see run_id.py
     envs_per_worker: int = 0
+    vector_envs: bool = False  # known to have so many members as envs_per_worker
+    env_devices: str = ''
+    device_steps: int = 1
     transport: str = 'native'
     encrypt: bool = True
     max_wait: float = 0.002
@@ -112,7 +115,7 @@ class ParallelSettings(Settings):
     @property
     def rows_limit(self) -> int:
         """Rows of a policy call, and of a message to the actor, at most."""
-        return self.actor_batch if self.actor_batch > 0 else MOST_ROWS
+        return self.actor_batch if self.actor_batch > 0 else max(MOST_ROWS, self.envs)
 
     @property
     def moves_ahead(self) -> bool:
@@ -129,10 +132,11 @@ class ParallelSettings(Settings):
 
         The environments for evaluation are on the machine of the first one.
         """
-        train = range(first, self.envs)
+        # Those on the agent's device need no worker.
+        train = range(first, self.envs if self.device_steps == 1 or first else 0)
         count = 0 if first else self.eval_envs
         evaluation = range(FIRST_EVAL_ENV, FIRST_EVAL_ENV + count)
-        size = self._group_size(len(train))
+        size = self._group_size(len(train) or count)
         return [
             WorkerPlan(tuple(ids[i : i + size]), is_eval)
             for ids, is_eval in ((train, False), (evaluation, True))
@@ -159,6 +163,7 @@ class ParallelSettings(Settings):
             'actor_threads': 1,
             'replicas': 1,
             'first_env': 0,
+            'device_steps': 1,
             'prefetch': 1,
             'update_queue': 1,
             'max_wait': 0.0,
