@@ -112,8 +112,9 @@ class TerminalOutput:
     def _line(self) -> str:
         pairs = [('step', f'{self._figures.step:,}'), *self._figures.pairs()]
         line = '  '.join(f'{name} {text}' for name, text in pairs)
-        bottleneck = self._figures.bottleneck
-        return f'{line}  {bottleneck.name}' if bottleneck else line
+        bottleneck, doing = self._figures.bottleneck, self._figures.doing()
+        parts = [line, bottleneck.name if bottleneck else '', doing]
+        return '  '.join(part for part in parts if part)
 
     def _render(self) -> RenderableType:
         with self._lock:
