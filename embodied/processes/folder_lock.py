@@ -4,7 +4,6 @@ import datetime
 import json
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ..core.errors import ConfigError
@@ -57,12 +56,7 @@ class FolderLock:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._release()
 
     def _refusal(self, owner: dict[str, Any]) -> ConfigError:
