@@ -8,8 +8,8 @@ from typing import Any
 
 from ..core.errors import ConfigError
 from ..core.files import storage_errors
-from .identity import Identity
 from .lock_file import Held, LockFile
+from .process_identity import ProcessIdentity
 
 __all__ = ['FolderLock']
 
@@ -39,7 +39,7 @@ class FolderLock:
                 self._file = LockFile(self._folder / NAME)
         except Held as held:
             owner = _parse(held.record)
-            if not self._nested or Identity.read(owner) != Identity.of():
+            if not self._nested or ProcessIdentity.read(owner) != ProcessIdentity.of():
                 raise self._refusal(owner) from None
             self.epoch = _epoch(owner)
             return self
@@ -68,7 +68,7 @@ class FolderLock:
 
     def _sign(self, file: LockFile) -> None:
         now = datetime.datetime.now().isoformat(sep=' ', timespec='seconds')
-        owner = {**Identity.of()._asdict(), 'start': now, 'epoch': self.epoch}
+        owner = {**ProcessIdentity.of()._asdict(), 'start': now, 'epoch': self.epoch}
         file.write(json.dumps(owner).encode())
 
     def _release(self) -> None:
@@ -81,7 +81,7 @@ def _parse(data: bytes) -> dict[str, Any]:
     """The record of the last owner; {} if there is none, or only half of it."""
     try:
         record = json.loads(data)
-        Identity.read(record)
+        ProcessIdentity.read(record)
     except (ValueError, TypeError, AttributeError):
         return {}
     return record

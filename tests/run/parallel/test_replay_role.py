@@ -17,7 +17,7 @@ from embodied.run.parallel import parallel_replay, protocol
 from embodied.run.parallel.context import RoleContext
 from embodied.run.parallel.learner.fetcher import Fetcher
 from embodied.run.parallel.replay.buffer import Buffer
-from embodied.run.parallel.replay.replay import ReplayService
+from embodied.run.parallel.replay.replay_service import ReplayService
 from embodied.run.parallel.supervision.health import Health
 from embodied.streams import Consec, Stateless
 from embodied.transport import RemoteError

@@ -14,7 +14,7 @@ from embodied.run.parallel.context import RoleContext
 from embodied.run.parallel.logger.logger import LoggerService
 from embodied.run.parallel.outbox import Outbox
 from embodied.run.parallel.replay.buffer import Buffer
-from embodied.run.parallel.replay.replay import ReplayService
+from embodied.run.parallel.replay.replay_service import ReplayService
 from embodied.run.parallel.run_state import RunState
 from embodied.run.parallel.supervision.health import Health
 

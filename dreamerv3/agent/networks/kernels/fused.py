@@ -17,8 +17,8 @@ from embodied.jax.devices import Devices
 
 from ...actions import Actions
 from ..inputs import flat_size, num_classes
+from .cuda_launch import Launch, launch
 from .imagine import ROOM, TILE, ImagineLoop, ImagineShape
-from .launch import Launch, launch
 from .observe import ROWS, ObserveLoops, ObserveShape
 from .selftest import disagreement
 

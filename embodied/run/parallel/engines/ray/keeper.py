@@ -18,9 +18,9 @@ from .....processes.child_processes import Surroundings
 from .....processes.guard import Guard
 from .....transport import free_port
 from ... import address_book
-from ...supervision.failure import RoleFailure
 from ...supervision.health import Heartbeat
 from ...supervision.process import ChildProcess, RoleSpec
+from ...supervision.role_failure import RoleFailure
 from ...timeouts import LAST_OUTPUT
 
 __all__ = ['Keeper', 'News', 'Placement']

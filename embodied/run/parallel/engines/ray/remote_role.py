@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from .....processes.failure import Failure
-from ...supervision.failure import RoleFailure
 from ...supervision.process import ENDED, PLACED, RoleEvent, RoleSpec
+from ...supervision.role_failure import RoleFailure
 from ...supervision.status import HEARTBEAT
 from ...timeouts import SAY_WAITING
 from ..optional_packages import require
