@@ -131,13 +131,13 @@ class Dreamer(Model):
 
     @functools.cached_property
     def layout(self) -> Layout:
-        """Of all that the optimizer changes."""
+        """Where in one vector each parameter lies that the optimizer changes."""
         example = jax.eval_shape(self._init_nets, jax.random.key(0))
         return Layout(example, self.devices.fsdp)
 
     @functools.cached_property
     def slow_layout(self) -> Layout:
-        """Of the slow value: the same as that of the fast one, which comes last."""
+        """Layout of the slow value; the fast one, which comes last, has the same."""
         return Layout(jax.eval_shape(self._init_nets, jax.random.key(0)).value)
 
     @functools.cached_property

@@ -30,11 +30,11 @@ class PackedRows:
         self._row_bytes = sum(_size(*spec[1:]) for spec in self._specs)
 
     def shape(self, rows: int) -> jax.ShapeDtypeStruct:
-        """Of what `join` returns for arrays with so many rows."""
+        """Shape and dtype of what `join` returns for arrays with so many rows."""
         return jax.ShapeDtypeStruct((rows * self._row_bytes,), np.uint8)
 
     def join(self, arrays: Mapping[Any, np.ndarray]) -> np.ndarray:
-        """On the host: [bytes] uint8."""
+        """Packs arrays on the host: [bytes] uint8."""
         return np.concatenate(
             [
                 np.ascontiguousarray(arrays[name], dtype).reshape(-1).view(np.uint8)

@@ -24,7 +24,10 @@ class ProcessIdentity(NamedTuple):
 
     @classmethod
     def of(cls, pid: int | None = None) -> 'ProcessIdentity':
-        """Of a process on this machine; raises ProcessLookupError if it is gone."""
+        """Identity of a process on this machine, by default of this one.
+
+        Raises ProcessLookupError if the process is gone.
+        """
         pid = os.getpid() if pid is None else pid
         return cls(platform.node(), _boot(), pid, _started(pid))
 

@@ -177,7 +177,7 @@ def test_a_table_can_grow_and_shrink():
         table = agent.resize_table(table, room)
         table, *_ = agent.policy_rows(table, np.array(rows), OBS)
         assert len(table) == room
-    # What new rows hold is arbitrary: rows start anew with an episode.
+    # What new rows hold is arbitrary: rows start with an episode.
     np.testing.assert_array_equal(np.asarray(table)[1:3, 0], [2, 3])
 
 

@@ -151,7 +151,7 @@ def test_a_second_writer_is_refused_by_name(tmp_path):
     make(tmp_path)
 
 
-def test_a_replay_that_nobody_uses_gives_its_folder_back(tmp_path):
+def test_a_replay_without_references_gives_its_folder_back(tmp_path):
     replay = make(tmp_path, sync_every=1000)
     add(replay, range(3))
     del replay

@@ -49,7 +49,7 @@ def test_a_full_batch_goes_at_once_and_takes_no_more_than_fits():
     assert clients_of(batcher.take(NEVER)) == ['c']
 
 
-def test_a_partial_batch_goes_when_everyone_waits():
+def test_a_partial_batch_goes_when_all_clients_wait():
     batcher = Batcher(batch=10, max_wait=NEVER)
     for client in 'ab':
         batcher.add(FakeJob(client, 0, 0.0))

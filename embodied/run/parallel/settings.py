@@ -32,13 +32,13 @@ class WorkerPlan(NamedTuple):
 
     @property
     def indices(self) -> tuple[int, ...]:
-        """Of the environments among those of their kind, from 0 on."""
+        """Numbers of the environments among those of their kind, from 0 on."""
         first = FIRST_EVAL_ENV if self.is_eval else 0
         return tuple(envid - first for envid in self.envids)
 
     @property
     def name(self) -> str:
-        """Of the process, its log and its connections: env3, or eval0."""
+        """Name of the process, its log and its connections: env3, or eval0."""
         return f'{"eval" if self.is_eval else "env"}{self.indices[0]}'
 
 

@@ -35,7 +35,7 @@ def failure(error: BaseException) -> Outcome:
 
 
 def _errno(error: BaseException | None) -> int | None:
-    """Of the first error that has one, among this error and its causes."""
+    """The errno of this error, or of the first of its causes that has one."""
     while error is not None:
         if isinstance(error, (OSError, RemoteError)) and error.errno is not None:
             return error.errno

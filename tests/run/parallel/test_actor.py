@@ -342,7 +342,7 @@ def test_a_worker_that_comes_back_ends_the_wait_of_the_one_that_died(stage):
 # With other threads.
 
 
-def test_nobody_waits_behind_a_policy_call_that_compiles(stage):
+def test_no_worker_waits_behind_a_policy_call_that_compiles(stage):
     class Compiling(CountingAgent):
         begun, go = threading.Event(), threading.Event()
 

@@ -66,7 +66,7 @@ def test_workers_play_until_replay_has_enough(tmp_path, backend):
     assert sizes <= {1, 2, 4}
 
 
-def test_nobody_is_served_before_the_checkpoint_is_restored(tmp_path):
+def test_no_request_is_served_before_the_checkpoint_is_restored(tmp_path):
     args = make_args(tmp_path)
     agent, barrier = CountingAgent(), threading.Barrier(2)
     with Peers(args, stop_at=5), running(agent, barrier, args) as actor:
@@ -117,7 +117,7 @@ def test_workers_outlive_an_actor_that_fails(tmp_path):
     for stream, serial, row in peers.rows['add_batch'][before:]:
         rows[stream].append((serial, int(row['step'])))
     for stream in rows.values():
-        # Unknown in mid-episode, each environment was told to begin anew.
+        # Unknown in mid-episode, each environment was told to reset.
         assert [step for _, step in stream] == [i % 4 for i in range(len(stream))]
         serials = [serial for serial, _ in stream]
         assert serials == list(range(serials[0], serials[0] + len(serials)))
@@ -147,13 +147,13 @@ def ask_once_more(args, method, *values):
     context = RoleContext.of(args)
     identity = identities.Identity(shared=context.settings.shared).plain()
     words = {'name': 'x', 'session': bytes(16), 'nonce': bytes(16)}
-    greeting = pack(wire.Kind.HELLO, {**words, 'identity': identity})
+    opening = pack(wire.Kind.OPEN, {**words, 'identity': identity})
     request = pack(wire.Kind.REQUEST, values, 1, method.encode(), rows=1)
     with context.make_client(args.actor_addr, 'test') as client:
         client.connect(DEADLINE)  # The actor may still be starting.
     with socket.socket(socket.AF_UNIX) as sock:
         sock.connect(addresses.parse(args.actor_addr).unix)
-        assert exchange(sock, greeting.frames()).kind == wire.Kind.WELCOME
+        assert exchange(sock, opening.frames()).kind == wire.Kind.ACCEPTED
         reply = exchange(sock, request.frames(0, mark=1))
         assert reply.kind == wire.Kind.REPLY
         return unpack_value(reply)

@@ -38,11 +38,11 @@ ORDERS = {
         t.OTHER_THREAD_ENDS,
         SERVER_CLOSES + t.LAST_EPISODES,
     ),
-    'after a failure the agent has time to save': (t.LEAD_SAVES, t.PEERS_SAVE),
+    'after a failure the agent has time to save': (t.LEAD_SAVES, t.WRITERS_ANSWER),
     'latents wait for a new connection': (t.LATENTS_WAIT, CONNECTION.patience),
     'a clean end of the agent fits into the grace': (
         GRACE,
-        t.PEERS_SAVE + t.ACTOR_ENDS + 4 * t.LAST_MESSAGES + t.WRITERS_SAVE,
+        t.WRITERS_ANSWER + t.ACTOR_ENDS + 4 * t.LAST_MESSAGES + t.WRITERS_SAVE,
     ),
     'output of dead processes arrives within the grace': (GRACE, t.LAST_OUTPUT),
     'environments close within the grace': (GRACE, t.ENVS_CLOSE),
