@@ -465,7 +465,7 @@ class Dreamer(Model):
         return self.config.loss_scales[name.split('/')[0]]
 
     def _cast(self, params: Any) -> Any:
-        """In the compute dtype, cast once; norms stay in float32."""
+        """Parameters in the compute dtype, cast once; norms stay in float32."""
         is_norm = lambda x: isinstance(x, nets.RMSNorm)
         cast = lambda x: x if is_norm(x) else x.astype(self.dtype)
         return jax.tree.map(cast, params, is_leaf=is_norm)

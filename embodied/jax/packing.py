@@ -43,18 +43,18 @@ class PackedRows:
         )
 
     def split(self, data: np.ndarray) -> dict[Any, np.ndarray]:
-        """On the host, the inverse of either join: views of the data."""
+        """Undoes either join on the host: views of the data."""
         return {
             name: data[part].view(dtype).reshape(shape)
             for name, part, shape, dtype in self._parts(len(data))
         }
 
     def join_on_device(self, arrays: Mapping[Any, jax.Array]) -> jax.Array:
-        """In a program: [bytes] uint8."""
+        """Packs arrays in a program: [bytes] uint8."""
         return jnp.concatenate([_bytes(arrays[name]) for name, *_ in self._specs])
 
     def split_on_device(self, data: jax.Array) -> dict[Any, jax.Array]:
-        """In a program, the inverse of either join."""
+        """Undoes either join in a program."""
         return {
             name: _values(data[part], shape, dtype)
             for name, part, shape, dtype in self._parts(len(data))

@@ -336,7 +336,7 @@ class WireClient(Client):
 
     def _remote_error(self, description: Any) -> RemoteError:
         return RemoteError(
-            description['message'],
+            description['reason'],
             description['text'],
             self._server,
             description['kind'],

@@ -22,12 +22,11 @@ class Outcome:
 
 def failure(error: BaseException) -> Outcome:
     """Describes an exception for the client, see `RemoteError`."""
-    kind = type(error).__name__
     return Outcome(
         False,
         {
-            'kind': kind,
-            'message': f'{kind}: {error}',
+            'kind': type(error).__name__,
+            'reason': str(error),
             'text': ''.join(traceback.format_exception(error)),
             'errno': _errno(error),
         },
