@@ -21,7 +21,7 @@ from embodied.replay.sampling import selectors
 from embodied.replay.storage.allocator import GIGABYTE
 from embodied.replay.tools.footprint import Footprint, row_bytes_of
 
-from . import accelerator, sinks
+from . import accelerator, sinks, vector_envs
 from . import replica_options as replicas
 
 __all__ = [
@@ -41,7 +41,7 @@ TRAIN_ENV, EVAL_ENV, TRAIN_REPLAY, EVAL_REPLAY, POLICY = range(5)
 
 def make_agent(config: elements.Config) -> base.Agent:
     """The DreamerV3 agent for the spaces of the task."""
-    env = make_env(config, 0)
+    env = make_env(config, 0, num=1)
     obs_space = without_log(env.obs_space)
     act_space = {k: v for k, v in env.act_space.items() if k != 'reset'}
     env.close()
@@ -61,13 +61,30 @@ def make_agent(config: elements.Config) -> base.Agent:
     return agent
 
 
-def make_env(config: elements.Config, index: int, mode: base.Mode = 'train') -> Any:
-    """Environment number `index`, with a seed that no other environment has."""
+def make_env(
+    config: elements.Config,
+    index: int,
+    mode: base.Mode = 'train',
+    num: int | None = None,
+) -> Any:
+    """Environment number `index`, with a seed that no other environment has.
+
+    num: members of a vector environment, from this number on, if the task has one of
+    any size; without it as many as the run's options say.
+    """
     suite, _ = envs.registry.parse(config.task)
-    settings = config.env.get(suite, {})
-    is_train = mode == 'train'
-    seed = _seed(config, TRAIN_ENV, index) if is_train else eval_seed(config, index)
-    return envs.make(config.task, seed=seed, **settings)
+    settings = dict(config.env.get(suite, {}))
+    seed_of = eval_seed if mode == 'eval' else _train_seed
+    members = vector_envs.count(config, index, mode)
+    if not members:
+        return envs.make(config.task, seed=seed_of(config, index), **settings)
+    num = num or members
+    seeds = [seed_of(config, index + member) for member in range(num)]
+    return envs.make(config.task, seed=seeds, num=num, **settings)
+
+
+def _train_seed(config: elements.Config, index: int) -> int:
+    return _seed(config, TRAIN_ENV, index)
 
 
 def eval_seed(config: elements.Config, index: int) -> int:

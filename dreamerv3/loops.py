@@ -14,7 +14,7 @@ from embodied.run.parallel.engines import kubernetes
 from embodied.run.parallel.settings import ParallelSettings
 from embodied.run.shared.outcome import Outcome
 
-from . import engines, factories
+from . import engines, factories, vector_envs
 
 __all__ = ['SIGNALED', 'launch', 'loop_args']
 
@@ -92,7 +92,10 @@ def launch(
 
 def loop_args(config: elements.Config) -> elements.Config:
     """The `args` of the loops: the group `run` and what it shares with the agent."""
-    return elements.Config(config.run, **{name: config[name] for name in SHARED})
+    members = vector_envs.members_per_worker(config)
+    vector = {'envs_per_worker': members, 'vector_envs': True} if members else {}
+    shared = {name: config[name] for name in SHARED}
+    return elements.Config(config.run, **shared, **vector)
 
 
 def _launch_role(

@@ -88,15 +88,16 @@ def play(
 ) -> Evaluation:
     """The same with make_env(index), which returns environments ready for the agent.
 
-    Each of the `envs` environments plays its share, however long the others take:
-    stopping at a total number would favor short episodes. A stop signal ends it between
+    Each of the `envs` environments, or the members of a vector environment, plays its
+    share, however long the others take: stopping at a total number would favor short
+    episodes. A stop signal ends it between
     two steps, with closed environments and without a result.
     """
     if episodes < 1 or envs < 1:
         raise ConfigError(f'episodes={episodes} and envs={envs} must be at least 1.')
-    envs = min(envs, episodes)
-    makers = [functools.partial(make_env, index) for index in range(envs)]
-    driver = embodied.Driver(makers, parallel=processes)
+    count = min(envs, episodes)
+    makers = [functools.partial(make_env, index) for index in range(count)]
+    driver = embodied.Driver(makers, parallel=processes, fits=True)
     with StopSignals() as signals, contextlib.closing(driver):
         images = [k for k, x in driver.obs_space.items() if is_image(x)]
         if videos and not images:
@@ -104,7 +105,7 @@ def play(
                 'There is nothing to film: no observation is an image. Evaluate '
                 'without videos.'
             )
-        games = _Games(envs, episodes, videos, images)
+        games = _Games(driver.length, episodes, videos, images)
         driver.on_batch(games.take)
         driver.reset(agent.init_policy)
         policy = functools.partial(agent.policy, mode='eval' if greedy else 'train')
@@ -126,7 +127,7 @@ def _make(
     """Environment number `index`, as the agent of this config saw its own."""
     if task is not None:
         config = (config or config_lib.resolve([])[0]).update(task=task)
-        return factories.make_env(config, index, mode='eval')
+        return factories.make_env(config, index, mode='eval', num=1)
     seed = index if config is None else factories.eval_seed(config, index)
     options = _options(config)
     log = parse_names(options.pop('log', ''))

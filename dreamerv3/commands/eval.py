@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
 
     agent = load_player(args.folder, flags, args.trust)
     config = agent.config
-    make_env = functools.partial(factories.make_env, config, mode='eval')
+    make_env = functools.partial(factories.make_env, config, mode='eval', num=1)
     greedy = args.greedy or config.agent.eval_greedy
     result = play(
         agent,

@@ -13,6 +13,7 @@ from PIL import Image
 from embodied.core.base import Batch, Env
 from embodied.core.errors import ConfigError
 from embodied.envs.spaces import is_image
+from embodied.envs.vector.one_member import one_member
 from embodied.logging import pictures
 
 from .. import factories
@@ -36,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
 
     agent = load_player(args.folder, flags, args.trust)
     config = agent.config
-    env = factories.make_env(config, 0, mode='eval')
+    env = one_member(factories.make_env(config, 0, mode='eval', num=1))
     key = _image_key(env)
     play = functools.partial(episode_frames, agent, env, key, args.greedy)
     try:

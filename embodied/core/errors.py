@@ -12,6 +12,7 @@ __all__ = [
     'DreamerError',
     'EnvError',
     'FolderInUseError',
+    'MembersError',
     'MissingExtraError',
     'NonFiniteError',
     'ReplayError',
@@ -48,6 +49,14 @@ class ConfigError(DreamerError):
     """An option, preset, task or combination of them cannot work."""
 
     final = True
+
+
+class MembersError(ConfigError):
+    """A vector environment has another number of members than was planned."""
+
+    def __init__(self, message: str, members: int = 0) -> None:
+        super().__init__(message)
+        self.members = members
 
 
 class MissingExtraError(ConfigError):

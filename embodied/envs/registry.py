@@ -55,7 +55,7 @@ class Suite(NamedTuple):
     installed: bool
 
 
-def make(task: str, seed: int | None = None, **settings: Any) -> Env:
+def make(task: str, seed: Seeds = None, **settings: Any) -> Env:
     """The environment of a task, ready for an agent.
 
     Tasks are `<suite>_<name>`, `gym:<id>` or `<module>:<factory>`. `settings` are the
@@ -70,7 +70,7 @@ def make(task: str, seed: int | None = None, **settings: Any) -> Env:
         raise
 
 
-def make_bare(task: str, seed: int | None = None, **settings: Any) -> Env:
+def make_bare(task: str, seed: Seeds = None, **settings: Any) -> Env:
     """The same without the standard wrapping, as the suite or factory makes it."""
     suite, name = parse(task)
     if suite not in _SUITES or not _SUITES[suite].has(name):

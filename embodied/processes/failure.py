@@ -45,6 +45,7 @@ class Failure(NamedTuple):
     errno: int | None = None  # of the OSError that caused it
     origin: str = ''  # the server whose handler raised it, if another process has it
     address: str = ''  # that is in use, if this is why
+    members: int = 0  # of a vector environment that was planned with others
 
     @classmethod
     def of(cls, error: BaseException) -> 'Failure':
@@ -68,6 +69,7 @@ class Failure(NamedTuple):
             errno=next(known, next(iter(numbers), None)),
             origin=ours.origin,
             address=getattr(ours, 'address', ''),
+            members=getattr(ours, 'members', 0),
         )
 
     @property

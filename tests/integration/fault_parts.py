@@ -57,6 +57,7 @@ ARGS = {  # what differs from the defaults, and what a flag may change
     'keep': 1,
     'role': 'combined',
     'pace': 0.0,
+    'members': 0,  # of vector environments, whose last rows come beside first ones
     'train_seconds': 0.0,
     'pause': '',  # where the agent waits, see PausedAgent
     'pause_seconds': 0.0,
@@ -105,6 +106,15 @@ class Env:
 
     def close(self):
         pass
+
+
+def make_env(pace, members, index):
+    if not members:
+        return Env(pace, index)
+    from together import Together
+
+    makes = [functools.partial(Env, pace, index + i) for i in range(members)]
+    return Together(makes, final=True)
 
 
 class Agent:
@@ -286,7 +296,7 @@ def run(logdir, engine=None, **changes):
     pause = args.pause, args.pause_seconds, args.train_seconds
     make_agent = bind(PausedAgent, logdir, *pause)
     replays = bind(make_replay, logdir), make_eval_replay
-    envs = bind(Env, args.pace), bind(Env, args.pace)
+    envs = (bind(make_env, args.pace, args.members),) * 2
     log = bind(make_logger, logdir)
     if args.role == 'envs':
         parallel_envs(*envs, args, engine)
@@ -303,6 +313,7 @@ def main():
 
 
 if __name__ == '__main__':
+    sys.path.append(str(Path(__file__).parents[1]))
     # As a module of its own, so that roles can import what they are given.
     import fault_parts
 

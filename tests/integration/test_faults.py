@@ -8,6 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
+import fault_parts
 import numpy as np
 import psutil
 import pytest
@@ -46,6 +47,29 @@ def test_each_role_comes_back_when_it_is_killed(tmp_path):
         restarted = {x['role'] for x in run.events() if x.get('state') == 'restarting'}
         assert restarted == set(ROLES)
     check_folder(tmp_path)
+    check_ratio(tmp_path, RATIO)
+
+
+def test_members_come_back_together_when_their_worker_is_killed(tmp_path):
+    flags = ('--members', '2', '--envs_per_worker', '0')
+    with FaultyRun(tmp_path, *flags) as run:
+        # The first workers find out how many members there are.
+        run.await_event(lambda event: event['event'] == 'members')
+        count = len(run.events())
+        pid = run.await_running('env2', since=count)
+        run.await_running('env0', since=count)
+        run.await_steps()
+        known = set(fault_parts.acknowledged(tmp_path)['stream'].tolist())
+        count = len(run.events())
+        os.kill(pid, signal.SIGKILL)
+        run.await_running('env2', since=count)
+        run.await_new_streams(known, 2)
+        run.await_steps()
+        finish(run)
+        names = {x['role'] for x in run.events() if x.get('state') == 'restarting'}
+        assert names == {'env2'}
+    found = check_folder(tmp_path)
+    assert found.streams == 2 + 2 * 2  # two members of one worker, two of the other
     check_ratio(tmp_path, RATIO)
 
 

@@ -1,8 +1,9 @@
 """Codecs between nested values of foreign environments and flat dicts of arrays.
 
 A codec has `spaces` (flat keys to `elements.Space`), `encode(value) -> dict of arrays`
-for observations and `decode(dict of arrays) -> value` for actions. Integers always
-count from zero on our side. Adapters pick a codec for each kind of foreign space.
+for observations and `decode(dict of arrays) -> value` for actions. Both take values of
+one environment, and arrays [N, ...] of the members of a vector environment. Integers
+always count from zero on our side. Adapters pick a codec for each kind of foreign space.
 """
 
 from collections.abc import Mapping, Sequence
@@ -121,10 +122,13 @@ class ArrayCodec(TupleCodec):
         self._native = native
 
     def encode(self, value: Any) -> dict[str, Any]:
-        return super().encode(np.asarray(value).reshape(-1))
+        value = np.asarray(value)
+        lead = value.shape[: value.ndim - len(self._shape)]
+        return super().encode(np.moveaxis(value.reshape(*lead, -1), -1, 0))
 
     def decode(self, flat: Mapping[str, Any]) -> Any:
-        return np.array(super().decode(flat), self._native).reshape(self._shape)
+        parts = np.stack(super().decode(flat), -1).astype(self._native)
+        return parts.reshape(*parts.shape[:-1], *self._shape)
 
 
 def integers(key: str, low: Any, high: Any, native: Any) -> Codec:

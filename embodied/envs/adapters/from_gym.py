@@ -22,7 +22,7 @@ from .foreign_kinds import read_reset, read_reward, read_step, refuse
 from .infos import Infos
 from .own import PACKAGES, import_user
 
-__all__ = ['FromGym']
+__all__ = ['FromGym', 'codecs_of', 'create_by_id']
 
 
 class FromGym(FixedSpaces):
@@ -51,11 +51,9 @@ class FromGym(FixedSpaces):
         self._infos = Infos(log)
         self._seed = seed
         self._over = True
-        observations = self._env.observation_space
-        obs_key = obs_key or _default_key(observations)
-        self._obs = _codec(observations, obs_key, top=True)
-        self._act = _codec(self._env.action_space, act_key, top=True)
-        refuse_shared(self._obs.spaces, self._act.spaces)
+        self._obs, self._act = codecs_of(
+            self._env.observation_space, self._env.action_space, obs_key, act_key
+        )
         self._obs_space = {**obs_spaces(self._obs.spaces), **self._infos.spaces}
         self._act_space = act_spaces(self._act.spaces)
 
@@ -90,7 +88,7 @@ class FromGym(FixedSpaces):
 
 def _create(env: Any, kwargs: dict[str, Any]) -> gymnasium.Env:
     if isinstance(env, str):
-        return _create_by_id(env, kwargs)
+        return create_by_id(env, kwargs)
     if hasattr(env, 'reset') and not isinstance(env, type):
         if kwargs:
             raise ConfigError(
@@ -105,7 +103,21 @@ def _create(env: Any, kwargs: dict[str, Any]) -> gymnasium.Env:
     )
 
 
-def _create_by_id(name: str, kwargs: dict[str, Any]) -> gymnasium.Env:
+def codecs_of(
+    observations: gym_spaces.Space,
+    actions: gym_spaces.Space,
+    obs_key: str | None,
+    act_key: str,
+) -> tuple[Codec, Codec]:
+    """Codecs of the spaces of one environment, with the names that FromGym gives."""
+    obs = _codec(observations, obs_key or _default_key(observations), top=True)
+    act = _codec(actions, act_key, top=True)
+    refuse_shared(obs.spaces, act.spaces)
+    return obs, act
+
+
+def create_by_id(name: str, kwargs: dict[str, Any]) -> gymnasium.Env:
+    """The environment of a registered id."""
     _import_namespace(name)
     try:
         # The checker of Gymnasium only warns; CheckSpaces is strict and names keys.

@@ -24,8 +24,8 @@ class Driver:
 
     Factory i makes environment i. If the first one is a vector environment, factory i
     makes the members from i on, and only as many factories are called as are needed;
-    their number is a multiple of the members. fits: takes as many environments as fit
-    whole vector environments instead, but at least one of these.
+    the last one may make fewer members. fits: as many environments are made as fit
+    whole vector environments, but at least one of these.
 
     A transition is {**obs, **acts, **outs}: the reward was received on entering the
     step, the action was chosen after seeing it. The last step of an episode carries
@@ -57,8 +57,9 @@ class Driver:
             self.close()
             raise
         self._saves = [info.saves for info in infos]
-        self._members = infos[0].members
-        self.length = len(infos) * max(1, self._members)
+        self._has_members = bool(infos[0].members)
+        self._sizes = [max(1, info.members) for info in infos]
+        self.length = sum(self._sizes)
         self.obs_space: Spaces = infos[0].obs_space
         self.act_space: Spaces = infos[0].act_space
         self._workers = np.arange(self.length)
@@ -118,7 +119,7 @@ class Driver:
         self._carry = data['carry']
         self._acts = acts
         if self._acts is not None:
-            reset = self._acts['reset'] | ~np.repeat(known, max(1, self._members))
+            reset = self._acts['reset'] | ~np.repeat(known, self._sizes)
             self._acts = {**self._acts, 'reset': reset}
 
     def close(self) -> None:
@@ -142,16 +143,20 @@ class Driver:
         self._handles.append(handle(makes[0], 0))
         (first,) = self._ask_all('make')
         members = max(1, first.members)
-        if len(makes) % members and not fits:
+        rest = range(members, len(makes), members)
+        if fits and len(makes) % members:
+            rest = rest[:-1]
+        self._handles += [handle(makes[index], index) for index in rest]
+        opened = [False] + [True] * len(rest)
+        infos = [first, *self._ask_all('make', where=opened)[1:]]
+        total = sum(max(1, info.members) for info in infos)
+        if total != len(makes) and not fits:
             raise ConfigError(
                 f'{len(makes)} environments are asked for (run.envs), and the vector '
                 f'environment has {members} members, which step together. Ask for a '
                 f'multiple of {members}.'
             )
-        others = range(members, len(makes) - len(makes) % members, members)
-        self._handles += [handle(makes[index], index) for index in others]
-        opened = [False] + [True] * len(others)
-        return [first, *self._ask_all('make', where=opened)[1:]]
+        return infos
 
     def _step(self, policy: Policy) -> np.ndarray:
         """The transitions' `is_last`, [N] or more."""
@@ -174,21 +179,29 @@ class Driver:
 
     def _split(self, acts: Batch) -> list[tuple[Batch]]:
         """The actions for each handle."""
-        if not self._members:
+        if not self._has_members:
             return [({k: v[i] for k, v in acts.items()},) for i in range(self.length)]
-        size = self._members
-        begins = range(0, self.length, size)
-        return [({k: v[i : i + size] for k, v in acts.items()},) for i in begins]
+        return [({k: v[part] for k, v in acts.items()},) for part in self._parts()]
+
+    def _parts(self) -> list[slice]:
+        """The members of each handle among all."""
+        ends = np.cumsum(self._sizes).tolist()
+        return [
+            slice(end - size, end) for end, size in zip(ends, self._sizes, strict=True)
+        ]
 
     def _join(self, replies: list[Any]) -> tuple[Batch, Final | None]:
         """Rows of all environments, and last rows beside them, from each handle's."""
-        if not self._members:
+        if not self._has_members:
             return stack(replies, self.obs_space), None
-        parts = [take_members(x, self.obs_space, self._members) for x in replies]
+        parts = [
+            take_members(reply, self.obs_space, size)
+            for reply, size in zip(replies, self._sizes, strict=True)
+        ]
         obs = _concatenate([rows for rows, _ in parts])
         finals = [
-            final._replace(members=final.members + index * self._members)
-            for index, (_, final) in enumerate(parts)
+            final._replace(members=final.members + part.start)
+            for part, (_, final) in zip(self._parts(), parts, strict=True)
             if final is not None
         ]
         if not finals:

@@ -4,6 +4,7 @@ The parent starts it with one end of a pipe and sends a Setup, then requests; ea
 request gets one reply. When the parent hangs up, the environment is closed.
 """
 
+import os
 import pickle
 import signal
 from multiprocessing.connection import Connection
@@ -27,6 +28,8 @@ def main() -> None:
         if setup is None:
             return
         setup.surroundings.adopt()
+        # The accelerator is the agent's.
+        os.environ.setdefault('JAX_PLATFORMS', 'cpu')
         host = EnvHost(lambda: cloudpickle.loads(setup.factory)())
         while _serve(pipe, host):
             pass

@@ -116,11 +116,10 @@ def check_infos(infos: Sequence[EnvInfo]) -> None:
             f'{missing}) and reset in act_space.'
         )
     refuse_shared(first.obs_space, first.act_space)
-    members = sorted({info.members for info in infos})
-    if len(members) > 1:
+    if len({info.members > 0 for info in infos}) > 1:
         raise SpaceError(
-            f'All environments of a run need the same number of members, got {members} '
-            f'(0 is a single environment).'
+            f'Either all environments of a run are vector environments or none is. '
+            f'Got the members {[info.members for info in infos]}; 0 is a single one.'
         )
     for index, info in enumerate(infos):
         for ours, theirs in (

@@ -65,6 +65,8 @@ class ParallelSettings(Settings):
     task: str = ''  # '' if it is not known
     run_id: str = ''  # '' reads it from the folder, see run_id.py
     envs_per_worker: int = 0
+    vector_envs: bool = False  # known to have so many members as envs_per_worker
+    env_devices: str = ''
     transport: str = 'native'
     encrypt: bool = True
     max_wait: float = 0.002
@@ -99,7 +101,7 @@ class ParallelSettings(Settings):
     @property
     def rows_limit(self) -> int:
         """Rows of a policy call, and of a message to the actor, at most."""
-        return self.actor_batch if self.actor_batch > 0 else MOST_ROWS
+        return self.actor_batch if self.actor_batch > 0 else max(MOST_ROWS, self.envs)
 
     @property
     def moves_ahead(self) -> bool:

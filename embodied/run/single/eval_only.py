@@ -59,7 +59,7 @@ class EvalLoop:
         stack.callback(scores.close)
         self.evaluation = Evaluation(
             self.agent,
-            open_driver(make_env, settings.envs, settings, stack),
+            open_driver(make_env, settings.envs, settings, stack, fits=True),
             Episodes(self.logger, scores, prefix='eval', is_eval=True),
             settings.eval_eps,
         )

@@ -245,8 +245,10 @@ def open_driver(
     envs: int,
     settings: Settings,
     stack: contextlib.ExitStack,
+    fits: bool = False,
 ) -> Driver:
+    """fits: as many environments as fit whole vector environments."""
     fns = [functools.partial(make_env, index) for index in range(envs)]
-    driver = Driver(fns, parallel=settings.parallel)
+    driver = Driver(fns, parallel=settings.parallel, fits=fits)
     stack.callback(driver.close)
     return driver

@@ -71,7 +71,7 @@ class TrainEvalLoop(TrainLoop):
         )
         self.evaluation = Evaluation(
             self.agent,
-            open_driver(make_env_eval, settings.eval_envs, settings, stack),
+            open_driver(make_env_eval, settings.eval_envs, settings, stack, fits=True),
             Episodes(self.logger, self.scores, prefix='eval', is_eval=True),
             settings.eval_eps,
             self.eval_store,

@@ -52,7 +52,7 @@ class FakeActor:
             handler = functools.partial(self._act, method)
             # Each message is a batch of its own.
             self.server.bind_batched(
-                method, handler, batch=100, max_wait=0.0, workers=2
+                method, handler, batch=4096, max_wait=0.0, workers=2
             )
         self.server.bind('evaluate', self._evaluate)
         self.server.bind('leave', self._leave)

@@ -23,7 +23,10 @@ WAKE: tuple[int, Any] = (-1, None)  # in the place of a row, to end the waiting
 
 
 class Group(Protocol):
-    """Environments at positions 0, 1, ...; each has one step to take at a time."""
+    """Environments at positions 0, 1, ...; each has one step to take at a time.
+
+    A vector environment is alone in its group, at position 0.
+    """
 
     infos: list[EnvInfo]
 
@@ -41,15 +44,23 @@ class Group(Protocol):
 
 
 def make_group(
-    makes: Sequence[Callable[[], Env]], envids: Sequence[int], health: Health
+    makes: Sequence[Callable[[], Env]],
+    envids: Sequence[int],
+    health: Health,
+    vector: bool = False,
 ) -> Group:
-    """A single environment runs in the calling thread, several have one each."""
-    kind = InlineGroup if len(makes) == 1 else ThreadGroup
+    """A single environment runs in the calling thread, several have one each.
+
+    The first factory may make a vector environment; the others are not called then.
+    vector: it does, so it also runs in the calling thread.
+    """
+    kind = InlineGroup if vector or len(makes) == 1 else ThreadGroup
     return kind(makes, envids, health)
 
 
 class InlineGroup:
-    """One environment, which steps in the thread that calls `receive`."""
+    """One environment, single or vector, which steps in the thread that calls
+    `receive`."""
 
     def __init__(
         self, makes: Sequence[Callable[[], Env]], envids: Sequence[int], health: Health
@@ -99,15 +110,13 @@ class ThreadGroup:
             )
             for position, (make, envid) in enumerate(zip(makes, envids, strict=True))
         ]
-        for position, thread in enumerate(self._threads):
-            thread.start()
-            self._request(position, 'make')
         try:
-            infos = dict(self._take() for _ in makes)
+            self.infos = self._make(self._threads[:1])
+            if not self.infos[0].members:
+                self.infos += self._make(self._threads[1:])
         except BaseException:
             self.close()
             raise
-        self.infos: list[EnvInfo] = [infos[position] for position in sorted(infos)]
 
     def send(self, position: int, action: Action) -> None:
         self._request(position, 'step', action)
@@ -128,9 +137,19 @@ class ThreadGroup:
             requests.put(None)
         deadline = time.monotonic() + ENVS_CLOSE
         for thread in self._threads:
+            if thread.ident is None:
+                continue  # not needed
             thread.join(max(0.0, deadline - time.monotonic()))
         while not self._results.empty():
             self._take()  # raises errors
+
+    def _make(self, threads: Sequence[threading.Thread]) -> list[EnvInfo]:
+        """Makes the environments of these threads at the same time."""
+        for thread in threads:
+            thread.start()
+            self._request(self._threads.index(thread), 'make')
+        infos = dict(self._take() for _ in threads)
+        return [infos[position] for position in sorted(infos)]
 
     def _request(self, position: int, *request: Any) -> None:
         with self._lock:

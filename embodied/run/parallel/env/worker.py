@@ -9,14 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import elements
-import numpy as np
 
 from ....core.base import Env
-from ....core.errors import ConfigError, RowsError
+from ....core.errors import ConfigError
 from ....core.renamed import renew
-from ....envs.runtime.stacking import check_infos, stack
+from ....envs.runtime.stacking import check_infos
 from ....processes.signals import StopSignals
-from ....transport import ClientInterface, Future, RemoteError, TransportError
+from ....transport import ClientInterface
 from .. import run_id
 from ..compatibility import declare
 from ..context import RoleContext
@@ -26,12 +25,12 @@ from ..settings import FIRST_EVAL_ENV, ParallelSettings, WorkerPlan
 from ..supervision.health import Health
 from ..supervision.supervisor import Supervisor
 from ..timeouts import WORKER_EXIT
-from .group import Group, Row, make_group
+from . import devices, members
+from .env_worker import EnvWorker
+from .group import Group, make_group
+from .vector_worker import VectorWorker
 
 __all__ = ['EnvWorker', 'parallel_env', 'parallel_envs', 'run_worker', 'start_workers']
-
-WORKER_ID_BYTES = 16
-ENDLESS = -1  # episodes; counted down from here, it never becomes zero
 
 
 def parallel_env(
@@ -64,7 +63,8 @@ def parallel_env(
     count = max(1, settings.envs_per_worker)
     shift = FIRST_EVAL_ENV - first if is_eval else 0
     envids = tuple(shift + i for i in range(envid, min(envid + count, end)))
-    return _run_worker(make_env, WorkerPlan(envids, is_eval), context)
+    plan = WorkerPlan(envids, is_eval)
+    return _run_worker(make_env, plan, context, alone=True)
 
 
 def parallel_envs(
@@ -88,14 +88,18 @@ def parallel_envs(
             f'that more of them join the run.'
         )
     engine = engine or Here()
-    supervisor = Supervisor(settings, spawn=engine.spawn)
-    with engine.join(settings, supervisor.end), supervisor:
-        changes = engine.adapt(settings, settings.envs - first)
-        changes['run_id'] = run_id.read(settings.logdir)  # Workers may not see it.
-        args = elements.Config({**args, **changes})
-        plans = settings.plan_workers(first)
-        start_workers(supervisor, make_env_train, make_env_eval, plans, args)
-        supervisor.wait()
+
+    def run(settings: ParallelSettings, changes: dict[str, Any]) -> None:
+        supervisor = Supervisor(settings, spawn=engine.spawn)
+        with engine.join(settings, supervisor.end), supervisor:
+            adapted = engine.adapt(settings, settings.envs - first)
+            adapted['run_id'] = run_id.read(settings.logdir)  # Workers may not see it.
+            options = elements.Config({**args, **changes, **adapted})
+            plans = settings.plan_workers(first)
+            start_workers(supervisor, make_env_train, make_env_eval, plans, options)
+            supervisor.wait()
+
+    members.retry(settings, run)
 
 
 def _with_first_env(args: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,8 +137,14 @@ def run_worker(
 
 
 def _run_worker(
-    make_env: Callable[[int], Env] | bytes, plan: WorkerPlan, context: RoleContext
+    make_env: Callable[[int], Env] | bytes,
+    plan: WorkerPlan,
+    context: RoleContext,
+    alone: bool = False,
 ) -> str:
+    """alone: no launcher has planned it together with others."""
+    settings = context.settings
+    devices.assign(settings, plan)
     make = unpack(make_env)
     makes = [functools.partial(make, index) for index in plan.indices]
     names: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -143,132 +153,21 @@ def _run_worker(
     with (
         contextlib.suppress(_Interrupted),
         signals,
-        contextlib.closing(make_group(makes, plan.envids, context.health)) as group,
+        contextlib.closing(
+            make_group(makes, plan.envids, context.health, settings.vector_envs)
+        ) as group,
         _make_actor_client(group, plan, context) as actor,
     ):
-        addr = context.settings.actor_addr
-        context.await_server(actor, 'actor', addr)
-        far = context.crosses_network(addr)
-        EnvWorker(group, plan, context, far).run(actor)
-    return signals.received or ''
-
-
-class EnvWorker:
-    """Sends the observations of environments that are ready, and applies the actions.
-
-    It waits for the answer before it sends the next message, with all environments that
-    are ready by then: few messages are cheaper than many. It does not wait if the actor
-    is `far`, since environments that are ready a little later would wait for a whole
-    round trip.
-
-    The actor recognizes messages that are sent again after a lost connection: rows have
-    a serial number per environment, and a worker id that is new for every worker.
-    """
-
-    def __init__(
-        self,
-        group: Group,
-        plan: WorkerPlan,
-        context: RoleContext,
-        far: bool = False,
-    ):
-        check_infos(group.infos)
-        self._group = group
-        self._is_eval = plan.is_eval
-        self._far = far and len(plan.envids) > 1
-        self._method = 'act_eval' if plan.is_eval else 'act'
-        self._health = context.health
-        self._limit = context.settings.rows_limit  # The actor takes no larger messages.
-        self._eval_eps = context.settings.eval_eps
-        self._obs_space = group.infos[0].obs_space
-        count = len(plan.envids)
-        self._envids = np.array(plan.envids, np.int32)
-        worker_id = np.frombuffer(os.urandom(WORKER_ID_BYTES), np.uint8)
-        self._worker_ids = np.tile(worker_id, (count, 1))
-        self._serials = np.zeros(count, np.int64)
-        act_space = group.infos[0].act_space
-        zeros = {k: np.zeros(v.shape, v.dtype)[()] for k, v in act_space.items()}
-        self._first_action = {**zeros, 'reset': np.bool_(True)}
-
-    def run(self, actor: ClientInterface) -> None:
-        """Plays until the actor stops the worker."""
-        try:
-            if self._is_eval:
-                self._evaluate(actor)
-            else:
-                self._play(actor, ENDLESS)
-        finally:
-            # Without waiting for the answer: the actor may end as soon as it knows.
-            actor.call('leave', self._worker_ids[0])
-
-    def _evaluate(self, actor: ClientInterface) -> None:
-        """Plays some episodes in each environment whenever an evaluation is due."""
-        key, period = (self._worker_ids[0], int(self._envids[0])), -1
-        while True:
-            due = actor.call('evaluate', *key, period).result()
-            if due['stop'] or not self._play(actor, self._eval_eps):
-                return
-            period = due['period']
-
-    def _play(self, actor: ClientInterface, episodes: int) -> bool:
-        """Plays so many episodes in each environment; False if the actor stops it."""
-        left = np.full(len(self._envids), episodes)
-        for position in range(len(left)):
-            self._group.send(position, self._first_action)
-        pending: list[Future] = []
-        while left.any():
-            rows = self._group.receive(self._limit)
-            for position, obs in rows:
-                left[position] -= bool(obs['is_last'])
-            if rows:
-                goes_on = [bool(left[position]) for position, _ in rows]
-                pending.append(self._ask(actor, rows, goes_on))
-            done = [future for future in pending if future.is_complete()]
-            if any(_says_stop(future) for future in done):
-                return False
-            pending = [future for future in pending if future not in done]
-        return not any(_says_stop(future) for future in pending)
-
-    def _ask(
-        self, actor: ClientInterface, rows: list[Row], goes_on: list[bool]
-    ) -> Future:
-        """Sends rows, and applies the answer to the environments that go on."""
-        future = self._send(actor, rows)
-        apply = functools.partial(self._apply, rows, goes_on)
-        if self._far:
-            future.add_done_callback(apply)
+        count = group.infos[0].members
+        if alone and count and not settings.envs_per_worker:
+            plan = members.adopt(plan, count, settings)
         else:
-            _answer(future)
-            apply(future)
-        return future
-
-    def _apply(self, rows: list[Row], goes_on: list[bool], future: Future) -> None:
-        """Starts steps with the actions of an answer. Thread-safe."""
-        try:
-            answer = future.result()
-        except TransportError:
-            self._group.wake()  # for `_play` to raise it
-            return
-        self._health.advance()
-        if answer['stop'].any():
-            self._group.wake()
-            return
-        for index, (position, _) in enumerate(rows):
-            if goes_on[index]:
-                action = {k: v[index] for k, v in answer['acts'].items()}
-                action['reset'] = answer['reset'][index]
-                self._group.send(position, action)
-
-    def _send(self, actor: ClientInterface, rows: list[Row]) -> Future:
-        positions = [position for position, _ in rows]
-        obs = stack([obs for _, obs in rows], self._obs_space)
-        origin = {
-            'envid': self._envids[positions],
-            'worker_id': self._worker_ids[positions],
-            'serial': self._serials[positions],
-        }
-        self._serials[positions] += 1
-        return actor.call(self._method, origin, obs, rows=len(rows))
+            members.check(plan, count, settings)
+        context.await_server(actor, 'actor', settings.actor_addr)
+        far = context.crosses_network(settings.actor_addr)
+        kind = VectorWorker if count else EnvWorker
+        kind(group, plan, context, far).run(actor)
+    return signals.received or ''
 
 
 def _make_actor_client(
@@ -278,20 +177,6 @@ def _make_actor_client(
     check_infos(group.infos)
     declared = declare(group.infos[0].obs_space, group.infos[0].act_space)
     return context.make_client(context.settings.actor_addr, plan.name, declared)
-
-
-def _answer(future: Future) -> dict[str, Any]:
-    """Waits for an answer; raises RowsError if the actor refuses the rows."""
-    try:
-        return future.result()
-    except RemoteError as error:
-        if error.kind == RowsError.__name__:
-            raise RowsError(error.reason) from error
-        raise
-
-
-def _says_stop(future: Future) -> bool:
-    return bool(_answer(future)['stop'].any())
 
 
 class _Interrupted(BaseException):

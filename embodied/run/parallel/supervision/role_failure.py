@@ -67,6 +67,8 @@ class RoleFailure(NamedTuple):
             return self.raised
         if self.failure and self.address_in_use:
             return AddressInUse(self.failure.message, self.failure.address)
+        if self.failure and self.failure.members:
+            return errors.MembersError(self.failure.message, self.failure.members)
         own = self.failure.own_type if self.failure else None
         if self.failure and own and own.final:
             return own(self.failure.message)  # which says where and what
