@@ -13,6 +13,7 @@ from .adapters import own
 from .adapters.infos import parse_names
 from .conversion import BoundAction, ConvertArrays
 from .vector.rows import members_of
+from .vector.seeds import Seeds
 from .vector.wrappers import VectorRepeat, VectorTimeLimit, on_host
 from .wrappers import (
     ActionRepeat,
