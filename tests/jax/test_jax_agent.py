@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import jax
 import numpy as np
 import pytest
+from comparing import assert_same
 from toy_model import Toy, batch
 
 import embodied.jax
@@ -29,12 +30,6 @@ def train(agent, seeds):
 def values(agent):
     """Everything that training changes, by name."""
     return agent.state
-
-
-def assert_same(one, two):
-    assert one.keys() == two.keys()
-    for name in one:
-        np.testing.assert_array_equal(one[name], two[name], err_msg=name)
 
 
 # Learning

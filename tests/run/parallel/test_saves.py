@@ -117,6 +117,17 @@ class Run:
         return {role: load_part(self.folder / role, role) for role in self.parts}
 
 
+def save_and_begin_another(folder):
+    """A run with a whole save and the beginning of the next, and the former's names."""
+    run = Run(folder)
+    run.train()
+    run.save_together()
+    before = Manifest.read(folder).saves
+    run.train()
+    run.saves.begin()
+    return run, before
+
+
 def test_the_agent_saves_after_the_others_and_the_manifest_names_all(tmp_path):
     run = Run(tmp_path)
     run.train()
@@ -160,12 +171,7 @@ def test_after_a_clean_end_the_last_saves_count(tmp_path):
 
 def test_a_role_that_is_away_does_not_keep_the_agent_from_saving(tmp_path, monkeypatch):
     monkeypatch.setattr(saves_lib, 'WRITERS_ANSWER', 0.0)
-    run = Run(tmp_path)
-    run.train()
-    run.save_together()
-    before = Manifest.read(tmp_path).saves
-    run.train()
-    run.saves.begin()
+    run, before = save_and_begin_another(tmp_path)
     run.answer('logger')
     run.saves.advance(0)
     run.checkpoints['agent'].wait()
@@ -215,12 +221,7 @@ def test_the_agent_does_not_wait_for_a_role_that_is_lost(tmp_path):
 
 @pytest.mark.parametrize('broken', ['replay', 'logger'])
 def test_a_save_that_fails_in_a_role_keeps_the_agent_going(tmp_path, broken, capsys):
-    run = Run(tmp_path)
-    run.train()
-    run.save_together()
-    before = Manifest.read(tmp_path).saves
-    run.train()
-    run.saves.begin()
+    run, before = save_and_begin_another(tmp_path)
     (other,) = {'replay', 'logger'} - {broken}
     run.answer(other)
     run.fail(broken)
