@@ -9,17 +9,21 @@ from ...core.checkpoint import RUN_SUBFOLDER
 from ...core.errors import ConfigError
 from ...core.limiters import steps_before_training
 
-__all__ = ['Settings']
+__all__ = ['BATCH_SHAPES', 'Settings']
 
-POSITIVE = (
-    'envs',
-    'eval_eps',
-    'eval_every',
+# Sizes of batches; in configs.yaml they are outside of `run`.
+BATCH_SHAPES = (
     'batch_size',
     'batch_length',
     'report_length',
     'consec_train',
     'consec_report',
+)
+POSITIVE = (
+    'envs',
+    'eval_eps',
+    'eval_every',
+    *BATCH_SHAPES,
     'report_batches',
     'keep',
     'film_frames',

@@ -176,7 +176,7 @@ def test_given_addresses_stay_and_are_told_from_chosen_ones():
         ),
     ],
 )
-def test_addresses_that_nobody_could_find_are_refused(tmp_path, change, message):
+def test_addresses_that_no_client_could_find_are_refused(tmp_path, change, message):
     with pytest.raises(ConfigError, match=message):
         addresses.check(read(logdir=str(tmp_path), **change))
 
