@@ -90,15 +90,15 @@ def on_device(config: elements.Config, env: Any) -> Any:
         )
     if inner.num != config.run.envs:
         raise ConfigError(
-            f'{steps} plays all environments of a run in one program, but run.envs='
-            f'{config.run.envs} and {config.task} has {inner.num} members. Set run.envs '
-            f'to {inner.num}.'
+            f'{steps} plays all environments of a run in one program, but '
+            f'run.envs={config.run.envs} and {config.task} has {inner.num} members. '
+            f'Set run.envs to {inner.num}.'
         )
     if changing or not _same_spaces(env, inner):
         raise ConfigError(
             f'{steps} plays {config.task} without what wraps it in a worker '
-            f'({", ".join(changing) or "conversions of its spaces"}). Leave it at 1, or '
-            f'leave out options that change the environment (repeat, length, bound, '
+            f'({", ".join(changing) or "conversions of its spaces"}). Leave it at 1, '
+            f'or leave out options that change the environment (repeat, length, bound, '
             f'convert, size).'
         )
     return inner
