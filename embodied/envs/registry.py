@@ -185,7 +185,9 @@ def _refuse_faults(task: str, env: Any) -> None:
     """Raises what `dreamer check-env` calls an error of the spaces."""
     from .checking.faults import static_findings
 
-    for finding in static_findings(env.obs_space, env.act_space):
+    # Resizing, outermost in `adjust`, gives any image the form of a sound one.
+    bare = env.env if isinstance(env, ResizeImage) else env
+    for finding in static_findings(bare.obs_space, bare.act_space):
         if finding.severity == 'error':
             raise SpaceError(f'{task}: {finding.what} {finding.fix}')
 

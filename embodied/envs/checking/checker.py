@@ -29,9 +29,15 @@ class Report(NamedTuple):
 
 
 def check(
-    make: Callable[[int], Any], steps: int = 2000, seconds: float = 20.0
+    make: Callable[[int], Any],
+    steps: int = 2000,
+    seconds: float = 20.0,
+    resized: bool = True,
 ) -> Report:
-    """Plays `make(seed)` with random actions for so many steps, or seconds."""
+    """Plays `make(seed)` with random actions for so many steps, or seconds.
+
+    resized: training gives the images another size.
+    """
     findings = list(_pickling(make))
     facts: dict[str, str] = {}
     env = None
@@ -39,7 +45,7 @@ def check(
         env = _prepare(make(0))
         findings += _common_keys(env)
         if not findings:
-            findings += static_findings(env.obs_space, env.act_space)
+            findings += static_findings(env.obs_space, env.act_space, resized)
             findings += _trial(env, steps, seconds, facts)
             findings += _repeat(make, steps, seconds / 2)
     except Exception as error:  # noqa: BLE001, an error of the environment is a finding

@@ -210,9 +210,12 @@ def test_states_of_roles_are_shown_as_they_change(chromium, server, folder):
         expect(replay).to_have_class('badge is-restarting')
         assert color_of(replay) == 'rgb(195, 39, 59)'
         # Its metrics are old: a run that says it runs but writes nothing is stuck.
-        expect(seen.page.locator('.verdict')).to_contain_text('No new metrics for')
+        verdict = seen.page.locator('.verdict')
+        expect(verdict).to_have_text(re.compile('^No new metrics for .* stuck'))
+        write_status(run, agent={'doing': 'compiling train for 34 s'})
+        expect(verdict).to_contain_text('Agent compiling train for 34 s. No new')
         append(run / 'metrics.jsonl', line(11) | {'time': time.time()})
-        expect(seen.page.locator('.verdict')).to_contain_text('Learner-bound')
+        expect(verdict).to_contain_text('Learner-bound: learner busy 90%')
         flows = seen.page.locator('.arrow')
         expect(flows.first).to_have_class('arrow moving')
         expect(flows.last).to_have_class('arrow')  # nothing comes from the replay
