@@ -12,7 +12,7 @@ from ..extras import require
 from .gymnasium_vector import FromGymnasiumVector
 from .seeds import Seeds, member_seeds
 
-__all__ = ['MaskedPool', 'make_pool']
+__all__ = ['MaskedPool', 'is_pool', 'make_pool']
 
 LARGEST_SEED = 2**31 - 1
 
@@ -25,6 +25,11 @@ class MaskedPool(gymnasium.vector.VectorEnv):
     """
 
     def __init__(self, pool: Any) -> None:
+        if not hasattr(pool, 'single_observation_space'):
+            raise ConfigError(
+                f"{type(pool).__name__} has another interface than Gymnasium's. Make "
+                f"the pool with env_type='gymnasium'."
+            )
         config = pool.config
         if config['batch_size'] != config['num_envs']:
             raise ConfigError(
@@ -69,6 +74,11 @@ class MaskedPool(gymnasium.vector.VectorEnv):
         rows = np.zeros((self.num_envs, *tree.shape[1:]), tree.dtype)
         rows[members] = tree
         return rows
+
+
+def is_pool(env: Any) -> bool:
+    """Whether an environment is a pool of EnvPool, which need not be installed."""
+    return any(kind.__module__.startswith('envpool.') for kind in type(env).__mro__)
 
 
 def make_pool(

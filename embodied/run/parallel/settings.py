@@ -76,6 +76,7 @@ class ParallelSettings(Settings):
     envs_per_worker: int = 0
     vector_envs: bool = False  # known to have so many members as envs_per_worker
     env_devices: str = ''
+    device_steps: int = 1
     transport: str = 'native'
     encrypt: bool = True
     max_wait: float = 0.002
@@ -127,10 +128,11 @@ class ParallelSettings(Settings):
 
         The environments for evaluation are on the machine of the first one.
         """
-        train = range(first, self.envs)
+        # Those on the agent's device need no worker.
+        train = range(first, self.envs if self.device_steps == 1 or first else 0)
         count = 0 if first else self.eval_envs
         evaluation = range(FIRST_EVAL_ENV, FIRST_EVAL_ENV + count)
-        size = self._group_size(len(train))
+        size = self._group_size(len(train) or count)
         return [
             WorkerPlan(tuple(ids[i : i + size]), is_eval)
             for ids, is_eval in ((train, False), (evaluation, True))
@@ -157,6 +159,7 @@ class ParallelSettings(Settings):
             'actor_threads': 1,
             'replicas': 1,
             'first_env': 0,
+            'device_steps': 1,
             'prefetch': 1,
             'update_queue': 1,
             'max_wait': 0.0,

@@ -24,6 +24,7 @@ from ..run_state import FAILURE, RunState
 from ..settings import ParallelSettings
 from ..timeouts import WORKERS_LEAVE
 from .actor import ACT, Actor, Record
+from .device_player import DevicePlayer
 
 __all__ = ['parallel_actor']
 
@@ -56,7 +57,11 @@ def parallel_actor(
         stack.callback(actor.close)
         stack.callback(server.close)
         stack.callback(actor.stop)
-        for wait in (run_state.wait, server.wait):
+        waits: list[Callable[[], Any]] = [run_state.wait, server.wait]
+        if settings.device_steps > 1:
+            player = DevicePlayer(agent, actor, context)
+            waits.append(functools.partial(player.run, run_state))
+        for wait in waits:
             threading.Thread(target=_report, args=(wait, ends.put), daemon=True).start()
         error = ends.get()
         if error is not None:
