@@ -26,7 +26,7 @@ def stack_members(obs: Any, spaces: Spaces, members: int) -> Rows:
     if not isinstance(obs, Mapping):
         raise SpaceError(f'step() returned a {type(obs).__name__}, not a dict.')
     rows, final = _split(to_host(obs))
-    stacked = _stack_rows('Observation', rows, spaces, np.arange(members))
+    stacked: Rows = _stack_rows('Observation', rows, spaces, np.arange(members))
     if final is not None:
         last = _stack_rows('Last observation', final.rows, spaces, final.members)
         stacked[FINAL] = final._replace(rows=last)
@@ -51,7 +51,7 @@ def refuse_final(final: Final, rows: Batch, members: int) -> None:
         ('is_last', final.rows['is_last']),
         ('is_first', rows['is_first'][numbers]),
     ):
-        wrong = numbers[~np.asarray(flags, bool)].tolist()
+        wrong = numbers[~np.asarray(flags, bool).reshape(len(numbers))].tolist()
         if wrong:
             where = "row under 'final'" if flag == 'is_last' else 'row beside it'
             raise SpaceError(
@@ -74,7 +74,7 @@ def _split(obs: Mapping[str, Any]) -> tuple[Rows, Final | None]:
 
 def _stack_rows(
     what: str, rows: Mapping[str, Any], spaces: Spaces, members: np.ndarray
-) -> Batch:
+) -> Rows:
     return {
         key: _stack(f'{what} {key!r}', value, spaces.get(key), members)
         for key, value in rows.items()
