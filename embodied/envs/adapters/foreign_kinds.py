@@ -55,25 +55,32 @@ def is_vector(env: Any) -> bool:
     """Whether a foreign environment steps several copies at once: those of Gymnasium,
     EnvPool and simulators on a GPU, and VecEnv of stable-baselines3."""
     names = ('single_observation_space', 'step_wait')
-    return hasattr(env, 'num_envs') and any(hasattr(env, name) for name in names)
+    copies = hasattr(env, 'num_envs') and any(hasattr(env, name) for name in names)
+    return copies or _is_pool(env)
 
 
-def adapt_vector(env: Any, seed: Any, log: Sequence[str]) -> Any:
+def adapt_vector(env: Any, seed: int | None, log: Sequence[str]) -> Any:
     """Brings vector environments of Gymnasium and EnvPool to the VectorEnv contract."""
     import gymnasium
 
-    from ..vector import envpool_vector, gymnasium_vector
+    from ..vector.envpool_vector import from_pool
+    from ..vector.gymnasium_vector import FromGymnasiumVector
 
-    if envpool_vector.is_pool(env):
-        env = envpool_vector.MaskedPool(env)
+    if _is_pool(env):
+        return from_pool(env, log)
     if isinstance(env, gymnasium.vector.VectorEnv):
-        return gymnasium_vector.FromGymnasiumVector(env, seed=seed, log=log)
+        return FromGymnasiumVector(env, seed=seed, log=log)
     raise ConfigError(
         f'{type(env).__name__} is a vector environment of {env.num_envs} environments, '
         f'but none of gymnasium.vector or EnvPool. Wrap it in a class with the methods '
         f'of embodied.VectorEnv: num, obs_space, act_space, step and close. {PAGE} has '
         f'an example.'
     )
+
+
+def _is_pool(env: Any) -> bool:
+    """Whether it is a pool of EnvPool, which need not be installed."""
+    return any(kind.__module__.startswith('envpool.') for kind in type(env).__mro__)
 
 
 def read_reset(name: str, result: Any) -> tuple[Any, Mapping[str, Any]]:

@@ -12,7 +12,7 @@ from ..extras import require
 from .gymnasium_vector import FromGymnasiumVector
 from .seeds import Seeds, member_seeds
 
-__all__ = ['MaskedPool', 'is_pool', 'make_pool']
+__all__ = ['from_pool', 'make_pool']
 
 LARGEST_SEED = 2**31 - 1
 
@@ -76,9 +76,9 @@ class MaskedPool(gymnasium.vector.VectorEnv):
         return rows
 
 
-def is_pool(env: Any) -> bool:
-    """Whether an environment is a pool of EnvPool, which need not be installed."""
-    return any(kind.__module__.startswith('envpool.') for kind in type(env).__mro__)
+def from_pool(pool: Any, log: Sequence[str] = ()) -> FromGymnasiumVector:
+    """A pool that was made with env_type='gymnasium' and has got its seeds."""
+    return FromGymnasiumVector(MaskedPool(pool), log=log, masked=True)
 
 
 def make_pool(
@@ -109,7 +109,7 @@ def make_pool(
         num_threads=threads,
         **({'stack_num': 1} if stacks else {}),
     )
-    return FromGymnasiumVector(MaskedPool(pool), log=log, masked=True)
+    return from_pool(pool, log)
 
 
 def _without_extremes(space: gymnasium.Space) -> gymnasium.Space:
