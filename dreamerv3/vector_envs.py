@@ -1,5 +1,6 @@
 """Vector environments by option: tasks whose members are as many as a run needs."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import elements
@@ -17,7 +18,14 @@ from embodied.envs.wrappers import (
 )
 from embodied.processes import cpu
 
-__all__ = ['check_script', 'count', 'members_per_worker', 'on_device']
+__all__ = [
+    'NUM',
+    'check_script',
+    'count',
+    'members_per_worker',
+    'on_device',
+    'takes_num',
+]
 
 # Wrappers that change nothing where the spaces stay the same.
 HARMLESS = (
@@ -40,10 +48,8 @@ def members_per_worker(config: elements.Config) -> int:
     after the other is spread over the cores.
     """
     suite, _ = envs.registry.parse(config.task)
-    if NUM not in envs.registry.settings_of(suite):
-        return 0
     settings, run = config.env.get(suite, {}), config.run
-    if not settings.get(CHOICE, True):
+    if not takes_num(suite, settings):
         return 0
     if run.envs_per_worker:
         return int(run.envs_per_worker)
@@ -52,6 +58,12 @@ def members_per_worker(config: elements.Config) -> int:
         return int(total)
     most = -(-total // cpu.count_cores())
     return next(size for size in range(most, 0, -1) if total % size == 0)
+
+
+def takes_num(suite: str, settings: Mapping[str, Any]) -> bool:
+    """Whether these settings of a suite make vector environments of any size."""
+    has_num = NUM in envs.registry.settings_of(suite)
+    return has_num and bool(settings.get(CHOICE, True))
 
 
 def count(config: elements.Config, index: int, mode: base.Mode) -> int:
