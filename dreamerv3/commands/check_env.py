@@ -15,10 +15,12 @@ from embodied.envs.checking import checker
 from embodied.envs.checking.faults import Finding
 
 from .. import config as config_lib
+from .. import vector_envs
 
 __all__ = ['main']
 
 FAULTY = 1  # exit code
+MEMBERS = 4  # of vector environments of any size
 
 
 def main(argv: Sequence[str]) -> int:
@@ -46,6 +48,8 @@ def check_task(
     config, _ = config_lib.resolve(flags)
     suite, _ = envs.registry.parse(task)
     settings: dict[str, Any] = dict(config.env.get(suite, {}))
+    if vector_envs.takes_num(suite, settings):
+        settings[vector_envs.NUM] = MEMBERS
     bare, resized = settings, True
     if suite in ('own', 'gym'):
         bare = {**settings, 'size': 0}  # Images are seen as they come.

@@ -114,7 +114,9 @@ def names_code(task: str) -> bool:
 
 
 def settings_of(suite: str) -> tuple[str, ...]:
-    """Names of the settings that tasks of a suite take."""
+    """Names of the settings that tasks of a suite take; none if there is no such."""
+    if suite not in _SUITES:
+        return ()
     return tuple(inspect.signature(_SUITES[suite].maker()).parameters)[2:]
 
 

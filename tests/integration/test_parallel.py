@@ -388,7 +388,7 @@ def test_a_signal_before_the_agent_is_made_leaves_a_fresh_start(
     check_finished(logdir)
 
 
-def test_a_killed_launcher_leaves_nobody_behind(tmp_path, door, start_script):
+def test_a_killed_launcher_leaves_no_process_behind(tmp_path, door, start_script):
     launcher = start_script(tmp_path / 'run', '--steps', '1e9', '--at', '20')
     door.await_knock()
     processes = processes_of(launcher)

@@ -14,7 +14,15 @@ from ...core.step_keys import is_log
 from ..conversion import is_channels_first
 from ..spaces import Checker, describe, is_image
 
-__all__ = ['CHECKS', 'Finding', 'Severity', 'Speed', 'Step', 'static_findings']
+__all__ = [
+    'CHECKS',
+    'Finding',
+    'Severity',
+    'Speed',
+    'Step',
+    'static_findings',
+    'unrepeatable',
+]
 
 Severity = Literal['error', 'warning']
 
@@ -333,6 +341,18 @@ CHECKS: tuple[type[Check], ...] = (
     StillImages,
     Endless,
 )
+
+
+def unrepeatable(keys: list[str], number: int) -> Finding:
+    """Equal seeds and so many equal actions led to observations that differ."""
+    return Finding(
+        'warning',
+        f'Two environments with the same seed differ in {keys} after {number} equal '
+        'actions.',
+        'Let the factory take `seed` and draw all random numbers from a generator that '
+        'is seeded with it (in Gymnasium: self.np_random); else runs cannot be '
+        'repeated.',
+    )
 
 
 def static_findings(

@@ -9,21 +9,12 @@ from ...core.renamed import renew
 from ...envs.adapters.own import PICKLE
 from ...processes import cpu
 from ...transport import TRANSPORTS
-from ..shared.settings import NEEDED, Settings
+from ..shared.settings import BATCH_SHAPES, NEEDED, Settings
 
 __all__ = ['FIRST_EVAL_ENV', 'MOST_ENVS', 'SHARED', 'ParallelSettings', 'WorkerPlan']
 
 # Options that all roles must agree on, compared in the handshake.
-SHARED = (
-    'eval_envs',
-    'actor_batch',
-    'batch_size',
-    'batch_length',
-    'report_length',
-    'consec_train',
-    'consec_report',
-    'replay_context',
-)
+SHARED = ('eval_envs', 'actor_batch', *BATCH_SHAPES, 'replay_context')
 
 MOST_ROWS = 1024  # in one policy call; environments may join beyond run.envs
 
@@ -41,13 +32,13 @@ class WorkerPlan(NamedTuple):
 
     @property
     def indices(self) -> tuple[int, ...]:
-        """Of the environments among those of their kind, from 0 on."""
+        """Numbers of the environments among those of their kind, from 0 on."""
         first = FIRST_EVAL_ENV if self.is_eval else 0
         return tuple(envid - first for envid in self.envids)
 
     @property
     def name(self) -> str:
-        """Of the process, its log and its connections: env3, or eval0."""
+        """Name of the process, its log and its connections: env3, or eval0."""
         return f'{"eval" if self.is_eval else "env"}{self.indices[0]}'
 
 

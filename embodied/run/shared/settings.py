@@ -9,18 +9,23 @@ from ...core.checkpoint import RUN_SUBFOLDER
 from ...core.errors import ConfigError
 from ...core.limiters import steps_before_training
 
-__all__ = ['NEEDED', 'Settings']
+__all__ = ['BATCH_SHAPES', 'NEEDED', 'Settings']
 
 NEEDED = ('logdir', 'batch_size', 'batch_length')  # must be given to the loops
-POSITIVE = (
-    'envs',
-    'eval_eps',
-    'eval_every',
+
+# Sizes of batches; in configs.yaml they are outside of `run`.
+BATCH_SHAPES = (
     'batch_size',
     'batch_length',
     'report_length',
     'consec_train',
     'consec_report',
+)
+POSITIVE = (
+    'envs',
+    'eval_eps',
+    'eval_every',
+    *BATCH_SHAPES,
     'report_batches',
     'keep',
     'film_frames',
@@ -32,8 +37,8 @@ NOT_NEGATIVE = ('steps', 'duration', 'replay_context', 'eval_envs', 'film_every'
 class Settings:
     """Options of one run.
 
-    The defaults are those of dreamerv3/configs.yaml, which describes the options, but
-    for the folder: what is given none works in one below the working directory.
+    The defaults are those of dreamerv3/configs.yaml, which describes the options; only
+    the default folder is `logdir` in the working directory.
     """
 
     logdir: Path = Path('logdir')

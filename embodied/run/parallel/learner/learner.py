@@ -241,7 +241,7 @@ class Learner:
             self.reports.make_last()
         with self.context.health.busy(SAVING):
             # The last steps may have reached replay after its last answer to the actor.
-            run_state.steps = max(run_state.steps, self.saves.await_peers())
+            run_state.steps = max(run_state.steps, self.saves.await_writers())
             self.log(is_last=True)
             self.saves.save_agent(run_state.steps, run_state.reason)
             self.checkpoint.wait()
