@@ -41,24 +41,37 @@ TRAIN_ENV, EVAL_ENV, TRAIN_REPLAY, EVAL_REPLAY, POLICY = range(5)
 
 def make_agent(config: elements.Config) -> base.Agent:
     """The DreamerV3 agent for the spaces of the task."""
+    replicas.connect_clocks(config)
+    if not config.random_agent:
+        _set_up_jax(config)
     env = make_env(config, 0, num=1)
     obs_space = without_log(env.obs_space)
     act_space = {k: v for k, v in env.act_space.items() if k != 'reset'}
     env.close()
-    replicas.connect_clocks(config)
     if config.random_agent:
         _announce_replay(config, {**obs_space, **act_space}, {})
         return embodied.RandomAgent(obs_space, act_space, _seed(config, POLICY))
-    if config.replicas > 1:
-        connect = importlib.import_module('embodied.jax').connect
-        connect(config.replica, config.replicas, config.jax.coordinator_address)
     if config.script in accelerator.TRAINING:
         accelerator.prepare(config)
     agent = importlib.import_module('dreamerv3.agent.dreamer').Agent(
         obs_space, act_space, config
     )
     _announce_replay(config, {**obs_space, **act_space}, agent.model.latent_spaces)
+    if config.run.device_steps > 1 and config.script in accelerator.TRAINING:
+        vector_envs.check_script(config)
+        members = vector_envs.on_device(config, make_env(config, 0))
+        seeds = [_train_seed(config, index) for index in range(members.num)]
+        agent.play_on_device(members, config.run.device_steps, seeds)
     return agent
+
+
+def _set_up_jax(config: elements.Config) -> None:
+    """Before an environment that is written in JAX starts it with its defaults."""
+    jax = importlib.import_module('embodied.jax')
+    if config.replicas > 1:
+        jax.connect(config.replica, config.replicas, config.jax.coordinator_address)
+    elif vector_envs.members_per_worker(config):
+        jax.setup(config.jax.platform, config.jax.cache)
 
 
 def make_env(

@@ -16,12 +16,18 @@ if TYPE_CHECKING:
     from .builtin.dummy import Dummy
     from .builtin.reach import Reach
     from .registry import Suite, make, tasks, wrap
+    from .vector.functional.contract import FunctionalEnv
+    from .vector.functional.members import FunctionalVectorEnv
+    from .vector.gymnasium_vector import FromGymnasiumVector
 
 _HOMES = {
     'Catch': 'builtin.catch',
     'Dummy': 'builtin.dummy',
     'FromDM': 'adapters.from_dm',
     'FromGym': 'adapters.from_gym',
+    'FromGymnasiumVector': 'vector.gymnasium_vector',
+    'FunctionalEnv': 'vector.functional.contract',
+    'FunctionalVectorEnv': 'vector.functional.members',
     'Reach': 'builtin.reach',
     'Suite': 'registry',
     'make': 'registry',
@@ -35,6 +41,9 @@ __all__ = [
     'Dummy',
     'FromDM',
     'FromGym',
+    'FromGymnasiumVector',
+    'FunctionalEnv',
+    'FunctionalVectorEnv',
     'Reach',
     'Suite',
     'catch',

@@ -3,15 +3,21 @@
 __all__ = [
     'ATARI',
     'ATARI100K',
+    'BRAX',
     'BSUITE',
+    'CRAFTAX',
     'CRAFTER',
     'DMC',
     'DMLAB',
+    'ENVPOOL',
     'GYM',
+    'GYMNAX',
     'MEMORY_MAZE',
     'MINECRAFT',
     'MINIGRID',
+    'NAVIX',
     'OWN',
+    'PLAYGROUND',
     'PROCGEN',
 ]
 
@@ -103,3 +109,15 @@ DMLAB = _names(
 )
 
 MINECRAFT = ('diamond',)
+
+ENVPOOL = ('<id of an environment of EnvPool, such as Pong-v5>',)
+
+GYMNAX = ('<id of an environment of gymnax, such as CartPole-v1>',)
+
+CRAFTAX = ('symbolic', 'pixels', 'classic-symbolic', 'classic-pixels')
+
+NAVIX = ('<id of an environment of navix after "Navix-", such as Empty-5x5-v0>',)
+
+BRAX = ('<name of an environment of Brax, such as ant>',)
+
+PLAYGROUND = ('<name of an environment of MuJoCo Playground, such as WalkerWalk>',)

@@ -11,7 +11,13 @@ from ..core.errors import ConfigError
 from .spaces import IMAGE_RANK, Checker, is_image
 from .wrappers import Wrapper
 
-__all__ = ['BoundAction', 'ConvertArrays', 'is_channels_first']
+__all__ = [
+    'BoundAction',
+    'Conversion',
+    'ConvertArrays',
+    'conversions_of',
+    'is_channels_first',
+]
 
 CHANNELS = (1, 3, 4)
 
@@ -55,12 +61,7 @@ class ConvertArrays(Wrapper):
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
-        spaces = env.obs_space
-        self._conversions = {
-            key: _Conversion(space)
-            for key, space in spaces.items()
-            if not step_keys.is_log(key) and _is_odd(space)
-        }
+        self._conversions = conversions_of(env.obs_space)
 
     @property
     def obs_space(self) -> Spaces:
@@ -71,7 +72,7 @@ class ConvertArrays(Wrapper):
         return {**obs, **{k: x(obs[k]) for k, x in self._conversions.items()}}
 
 
-class _Conversion:
+class Conversion:
     """How the values of one key are converted, and their `space` afterwards."""
 
     def __init__(self, space: elements.Space) -> None:
@@ -95,12 +96,29 @@ class _Conversion:
         lead = value.ndim - self._rank  # 1 for the members of a vector environment
         if not self._check.fits(value, len(value) if lead == 1 else None):
             return value
+        return self.apply(value, lead)
+
+    def apply(self, value: Any, lead: int = 0, xp: Any = np) -> Any:
+        """Converts values that lie in their space.
+
+        lead: number of leading dimensions. xp: the module of the arrays, NumPy or
+        jax.numpy.
+        """
         if not self._picture:
             return value.reshape(*value.shape[:lead], -1)
         if self._scaled:
             share = (value - self._low) / self._range
-            value = np.rint(255 * np.clip(share, 0, 1)).astype(np.uint8)
-        return np.moveaxis(value, lead, -1) if self._first else value
+            value = xp.rint(255 * xp.clip(share, 0, 1)).astype(np.uint8)
+        return xp.moveaxis(value, lead, -1) if self._first else value
+
+
+def conversions_of(spaces: Spaces) -> dict[str, Conversion]:
+    """Conversions of the keys that agents do not take as they are."""
+    return {
+        key: Conversion(space)
+        for key, space in spaces.items()
+        if not step_keys.is_log(key) and _is_odd(space)
+    }
 
 
 def _is_odd(space: elements.Space) -> bool:

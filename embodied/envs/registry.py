@@ -26,6 +26,8 @@ from .wrappers import (
 )
 
 OWN = 'own'  # the suite of users' environments
+# Suites whose tasks are also written `<suite>:<name>`, since their names are foreign.
+WITH_COLON = ('gym', 'envpool', 'gymnax', 'craftax', 'navix', 'brax', 'playground')
 SHOWN = 3  # names of a suite in an error message
 
 __all__ = [
@@ -59,8 +61,9 @@ class Suite(NamedTuple):
 def make(task: str, seed: Seeds = None, **settings: Any) -> Env:
     """The environment of a task, ready for an agent.
 
-    Tasks are `<suite>_<name>`, `gym:<id>` or `<module>:<factory>`. `settings` are the
-    options `env.<suite>` of the configuration.
+    Tasks are `<suite>_<name>`, `<suite>:<id>` with the ids of a library such as
+    Gymnasium, or `<module>:<factory>`. `settings` are the options `env.<suite>` of the
+    configuration.
     """
     env = make_bare(task, seed, **settings)
     try:
@@ -88,8 +91,9 @@ def make_bare(task: str, seed: Seeds = None, **settings: Any) -> Env:
 
 def parse(task: str) -> tuple[str, str]:
     """Suite and name of a task."""
-    if task.startswith('gym:'):
-        return 'gym', task.removeprefix('gym:')
+    head, colon, rest = task.partition(':')
+    if colon and head in WITH_COLON:
+        return head, rest
     if own.is_reference(task):
         return OWN, task
     suite, _, name = task.partition('_')
@@ -110,7 +114,9 @@ def names_code(task: str) -> bool:
 
 
 def settings_of(suite: str) -> tuple[str, ...]:
-    """Names of the settings that tasks of a suite take."""
+    """Names of the settings that tasks of a suite take; none if there is no such."""
+    if suite not in _SUITES:
+        return ()
     return tuple(inspect.signature(_SUITES[suite].maker()).parameters)[2:]
 
 
@@ -185,7 +191,9 @@ def _refuse_faults(task: str, env: Any) -> None:
     """Raises what `dreamer check-env` calls an error of the spaces."""
     from .checking.faults import static_findings
 
-    for finding in static_findings(env.obs_space, env.act_space):
+    # Resizing, outermost in `adjust`, gives any image the form of a sound one.
+    bare = env.env if isinstance(env, ResizeImage) else env
+    for finding in static_findings(bare.obs_space, bare.act_space):
         if finding.severity == 'error':
             raise SpaceError(f'{task}: {finding.what} {finding.fix}')
 
@@ -208,17 +216,43 @@ def _make_dummy(name: str, seed: int | None, size: int = 64, length: int = 100) 
 
 def _make_gym(
     name: str,
-    seed: int | None,
+    seed: Any,
     size: int = 64,
     repeat: int = 1,
     length: int = 0,
     bound: float = 0.0,
     convert: bool = False,
     log: str = '',
+    vector: bool = False,
+    num: int = 16,
 ) -> Env:
     from .adapters.from_gym import FromGym
+    from .vector.gymnasium_vector import make_members
 
-    env = FromGym(name, seed=seed, log=parse_names(log))
+    names = parse_names(log)
+    env: Any
+    if vector:
+        env = make_members(name, num, seed, names)
+    else:
+        env = FromGym(name, seed=seed, log=names)
+    return adjust(env, repeat, length, size, bound, convert)
+
+
+def _make_envpool(
+    name: str,
+    seed: Seeds,
+    num: int = 16,
+    threads: int = 0,
+    size: int = 64,
+    repeat: int = 1,
+    length: int = 0,
+    bound: float = 0.0,
+    convert: bool = True,
+    log: str = '',
+) -> Env:
+    from .vector.envpool_vector import make_pool
+
+    env = make_pool(name, seed, num, threads, parse_names(log))
     return adjust(env, repeat, length, size, bound, convert)
 
 
@@ -252,30 +286,52 @@ class _Entry(NamedTuple):
         if not isinstance(self.make, str):
             return self.make
         module, _, name = self.make.partition(':')
-        return getattr(importlib.import_module(f'embodied.envs.suites.{module}'), name)
+        return getattr(importlib.import_module(f'embodied.envs.{module}'), name)
 
+
+FUNCTIONAL = 'vector.functional'
 
 _SUITES = {
     'toy': _Entry(_make_toy, ('catch', 'reach'), 'numpy'),
     'dummy': _Entry(_make_dummy, ('disc', 'cont', 'mixed'), 'numpy'),
     'gym': _Entry(_make_gym, catalog.GYM, 'gymnasium'),
     OWN: _Entry(_make_own, catalog.OWN, 'numpy'),
-    'atari': _Entry('atari:Atari', catalog.ATARI, 'ale_py', 'atari'),
-    'atari100k': _Entry('atari:atari100k', catalog.ATARI100K, 'ale_py', 'atari'),
-    'dmc': _Entry('dmc:DMC', catalog.DMC, 'dm_control', 'dmc'),
-    'crafter': _Entry('crafter:Crafter', catalog.CRAFTER, 'crafter', 'crafter'),
+    'atari': _Entry('suites.atari:Atari', catalog.ATARI, 'ale_py', 'atari'),
+    'atari100k': _Entry('suites.atari:atari100k', catalog.ATARI100K, 'ale_py', 'atari'),
+    'dmc': _Entry('suites.dmc:DMC', catalog.DMC, 'dm_control', 'dmc'),
+    'crafter': _Entry('suites.crafter:Crafter', catalog.CRAFTER, 'crafter', 'crafter'),
     'minigrid': _Entry(
-        'minigrid:make_minigrid', catalog.MINIGRID, 'minigrid', 'minigrid'
+        'suites.minigrid:make_minigrid', catalog.MINIGRID, 'minigrid', 'minigrid'
     ),
     'memorymaze': _Entry(
-        'memory_maze:make_memory_maze', catalog.MEMORY_MAZE, 'memory_maze', 'memorymaze'
+        'suites.memory_maze:make_memory_maze',
+        catalog.MEMORY_MAZE,
+        'memory_maze',
+        'memorymaze',
     ),
-    'bsuite': _Entry('bsuite:make_bsuite', catalog.BSUITE, 'bsuite', 'bsuite'),
-    'dmlab': _Entry('dmlab:DMLab', catalog.DMLAB, 'deepmind_lab', 'dmlab'),
+    'bsuite': _Entry('suites.bsuite:make_bsuite', catalog.BSUITE, 'bsuite', 'bsuite'),
+    'dmlab': _Entry('suites.dmlab:DMLab', catalog.DMLAB, 'deepmind_lab', 'dmlab'),
     'minecraft': _Entry(
-        'minecraft:Minecraft', catalog.MINECRAFT, 'minerl', 'minecraft'
+        'suites.minecraft:Minecraft', catalog.MINECRAFT, 'minerl', 'minecraft'
     ),
-    'procgen': _Entry('procgen:ProcGen', catalog.PROCGEN, 'procgen', 'procgen'),
+    'procgen': _Entry('suites.procgen:ProcGen', catalog.PROCGEN, 'procgen', 'procgen'),
+    'envpool': _Entry(_make_envpool, catalog.ENVPOOL, 'envpool', 'envpool'),
+    'gymnax': _Entry(
+        f'{FUNCTIONAL}.gymnax_env:make_gymnax', catalog.GYMNAX, 'gymnax', 'gymnax'
+    ),
+    'craftax': _Entry(
+        f'{FUNCTIONAL}.craftax_env:make_craftax', catalog.CRAFTAX, 'craftax', 'craftax'
+    ),
+    'navix': _Entry(
+        f'{FUNCTIONAL}.navix_env:make_navix', catalog.NAVIX, 'navix', 'navix'
+    ),
+    'brax': _Entry(f'{FUNCTIONAL}.brax_env:make_brax', catalog.BRAX, 'brax', 'brax'),
+    'playground': _Entry(
+        f'{FUNCTIONAL}.playground_env:make_playground',
+        catalog.PLAYGROUND,
+        'mujoco_playground',
+        'playground',
+    ),
 }
 
 

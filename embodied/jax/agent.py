@@ -24,6 +24,7 @@ from .distributed import await_all, take_from_first
 from .model import Model
 from .pending import Pending
 from .programs import Compiled, Compiler, Program
+from .rollout import Members, Rolled, Rollout
 from .tree import Packer, Tree
 
 __all__ = ['Agent']
@@ -94,6 +95,7 @@ class Agent(base.Agent):
         self._init_policy_program = jax.jit(model.init_policy, static_argnums=0)
         self._init_train_program = jax.jit(model.init_train, static_argnums=0)
         self._use(self._snapshot_program(self._state))
+        self.rollout: Rollout | None = None
 
     @property
     def params(self) -> Any:
@@ -184,6 +186,19 @@ class Agent(base.Agent):
         """
         obs, count, greedy = self._policy_inputs(obs, mode)
         return self._row_policies[greedy](self._snapshot, table, rows, obs, count)
+
+    def play_on_device(self, members: Members, steps: int, seed: Any = None) -> None:
+        """From now on `roll` plays these environments, `steps` steps at a time."""
+        policy = functools.partial(self._policy, greedy=False)
+        carry, keys = self.init_policy(members.num), tuple(self.model.policy_keys)
+        where = self._compiler, self._policy_device
+        self.rollout = Rollout(members, steps, policy, keys, carry, *where, seed)
+
+    def roll(self) -> Rolled:
+        """Begins the next steps of `play_on_device`."""
+        assert self.rollout is not None
+        count = self._next_count(POLICY, self.rollout.steps)
+        return self.rollout(self._snapshot, count)
 
     # Learning
 
@@ -404,9 +419,10 @@ class Agent(base.Agent):
     def _unpacked(self) -> list[jax.Array]:
         return self._unpack_program([self._devices.mine(x) for x in self._state])
 
-    def _next_count(self, stream: int) -> np.uint32:
-        self._counts[stream] += 1
-        return np.uint32(self._counts[stream])
+    def _next_count(self, stream: int, calls: int = 1) -> np.uint32:
+        """Number of the first of these calls."""
+        self._counts[stream] += calls
+        return np.uint32(self._counts[stream] - calls + 1)
 
     def _key_for(self, stream: int, count: jax.Array) -> jax.Array:
         return jax.random.fold_in(jax.random.fold_in(self._key, stream), count)

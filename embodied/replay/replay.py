@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -300,13 +300,12 @@ class Replay(base.Replay):
     def _append_in_turn(
         self, steps: base.Batch, workers: list[int], serials: base.Array | None
     ) -> None:
-        """Row by row, since some belong to the same stream."""
-        for i in range(len(workers)):
-            row = slice(i, i + 1)
+        """In parts that hold one row of a stream at most."""
+        for rows in _turns(workers):
             self._append(
-                {key: value[row] for key, value in steps.items()},
-                workers[row],
-                None if serials is None else serials[row],
+                {key: value[rows] for key, value in steps.items()},
+                workers[rows],
+                None if serials is None else serials[rows],
             )
 
     def _append(
@@ -383,3 +382,15 @@ def _check(
         raise ConfigError(
             f'context={context} must lie between 0 and the length of {length} steps.'
         )
+
+
+def _turns(workers: Sequence[int]) -> Iterator[slice]:
+    """Rows in order, split where a worker comes up again."""
+    seen: set[int] = set()
+    begin = 0
+    for row, worker in enumerate(workers):
+        if worker in seen:
+            yield slice(begin, row)
+            begin, seen = row, set()
+        seen.add(worker)
+    yield slice(begin, len(workers))

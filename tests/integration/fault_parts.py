@@ -56,6 +56,7 @@ ARGS = {  # what differs from the defaults, and what a flag may change
     'max_restarts': 20,
     'keep': 1,
     'role': 'combined',
+    'device_steps': 1,
     'pace': 0.0,
     'members': 0,  # of vector environments, whose last rows come beside first ones
     'train_seconds': 0.0,
@@ -158,6 +159,42 @@ class Agent:
 
     def load(self, data, regex=None):
         self.updates = data['updates']
+
+
+class RollingAgent(Agent):
+    """Plays environments of its own, `steps` steps at a time, as on a device."""
+
+    def __init__(self, envs, steps):
+        super().__init__()
+        self.rollout = Shape(envs, steps)
+        self._envs = [Env(0.0, index) for index in range(envs)]
+        self._reset = [True] * envs
+
+    def roll(self):
+        played = [self._step() for _ in range(self.rollout.steps)]
+        return Rolled({k: np.stack([x[k] for x in played]) for k in played[0]})
+
+    def _step(self):
+        rows = [
+            env.step({'action': 0, 'reset': reset})
+            for env, reset in zip(self._envs, self._reset, strict=True)
+        ]
+        self._reset = [row['is_last'] for row in rows]
+        trans = {k: np.stack([row[k] for row in rows]) for k in rows[0]}
+        _, acts, outs = self.policy(np.zeros(len(rows), np.float32), trans)
+        return {**trans, **acts, **outs}
+
+
+class Shape(NamedTuple):
+    num: int
+    steps: int
+
+
+class Rolled(NamedTuple):
+    trans: dict
+
+    def fetch(self):
+        return self.trans
 
 
 class PausedAgent(Agent):
@@ -295,6 +332,8 @@ def run(logdir, engine=None, **changes):
     args = elements.Config({**ARGS, 'logdir': str(logdir), **changes})
     pause = args.pause, args.pause_seconds, args.train_seconds
     make_agent = bind(PausedAgent, logdir, *pause)
+    if args.device_steps > 1:
+        make_agent = bind(RollingAgent, args.envs, args.device_steps)
     replays = bind(make_replay, logdir), make_eval_replay
     envs = (bind(make_env, args.pace, args.members),) * 2
     log = bind(make_logger, logdir)

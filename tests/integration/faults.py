@@ -166,11 +166,12 @@ def check_folder(logdir):
     return found
 
 
-def check_ratio(logdir, ratio):
-    """Training is where the steps say it should be."""
+def check_ratio(logdir, ratio, rollout=0):
+    """Training is where the steps say it is. rollout: steps that come together."""
     counters = Manifest.read(Path(logdir) / 'ckpt').counters
     earned = (counters['steps'] - MINIMUM) * ratio / fault_parts.LENGTH
     slack = BAND + 2 * fault_parts.BATCH  # an update runs, another is owed in part
+    slack += rollout * ratio / fault_parts.LENGTH
     assert abs(counters['trained'] - earned) <= slack, (counters, earned)
 
 

@@ -14,6 +14,8 @@ import psutil
 import pytest
 from faults import FaultyRun, check_folder, check_ratio
 
+from embodied.logging import read_records
+
 pytestmark = pytest.mark.usefixtures('nothing_is_left')
 
 ROLES = ('env0', 'eval0', 'logger', 'replay', 'agent')
@@ -71,6 +73,23 @@ def test_members_come_back_together_when_their_worker_is_killed(tmp_path):
     found = check_folder(tmp_path)
     assert found.streams == 2 + 2 * 2  # two members of one worker, two of the other
     check_ratio(tmp_path, RATIO)
+
+
+def test_environments_of_the_agent_begin_anew_with_it(tmp_path):
+    with FaultyRun(tmp_path, '--device_steps', '8', '--train_ratio', '4') as run:
+        run.await_steps(600)
+        for role in ('agent', 'replay', 'agent'):
+            run.await_running(role, since=run.kill(role))
+            run.await_steps(600)
+        finish(run)
+        assert not any('env' in x.get('role', '') for x in run.events())
+    found = check_folder(tmp_path)
+    assert found.streams == 4 * 3  # of each environment one per agent process
+    scores = read_records(tmp_path / 'scores.jsonl')
+    assert {score['length'] for score in scores} == {fault_parts.EPISODE}
+    assert {score['env'] for score in scores} == {0, 1, 2, 3}
+    # Within the steps of one rollout, see docs/metrics.md.
+    check_ratio(tmp_path, 4.0, rollout=8 * 4)
 
 
 @pytest.mark.long

@@ -2,8 +2,8 @@
 
 A codec has `spaces` (flat keys to `elements.Space`), `encode(value) -> dict of arrays`
 for observations and `decode(dict of arrays) -> value` for actions. Both take values of
-one environment, and arrays [N, ...] of the members of a vector environment. Integers
-always count from zero on our side. Adapters pick a codec for each kind of foreign space.
+one environment, or arrays [N, ...] of the members of a vector environment. Integers
+always count from zero on our side. Adapters pick a codec for each foreign space.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,14 +1,23 @@
 """Foreign kinds: names environments of interfaces that cannot be played as they are."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...core import manual
 from ...core.errors import ConfigError, SpaceError
 
-__all__ = ['read_reset', 'read_reward', 'read_step', 'refuse']
+__all__ = [
+    'adapt_vector',
+    'is_vector',
+    'read_reset',
+    'read_reward',
+    'read_step',
+    'refuse',
+]
 
+PAGE = manual.page('your_environment.md#vector-environments')
 OLD = (
     'Update it to gymnasium, or wrap it with shimmy: '
     "gymnasium.make('GymV26Environment-v0', env=...), for gym before 0.26 "
@@ -27,10 +36,12 @@ def refuse(env: Any) -> None:
             'An agent here plays one: wrap it in a gymnasium.Env that returns what one '
             'player sees and lets fixed policies act for the others.'
         )
-    if hasattr(env, 'num_envs') and hasattr(env, 'single_observation_space'):
+    if is_vector(env):
         raise ConfigError(
-            f'{name} is a vector environment of {env.num_envs} environments. Let the '
-            'factory return a single one; run.envs says how many are played.'
+            f'{name} is a vector environment of {env.num_envs} environments, and '
+            f'FromGym plays a single one. Use embodied.envs.FromGymnasiumVector for '
+            f'those of gymnasium.vector, and a class with the methods of '
+            f'embodied.VectorEnv for others: {PAGE}.'
         )
     space = getattr(env, 'observation_space', None)
     if type(space).__module__.partition('.')[0] == 'gym':
@@ -38,6 +49,38 @@ def refuse(env: Any) -> None:
             f'{name} is an environment of the package gym, which gymnasium has '
             f'replaced. {OLD}'
         )
+
+
+def is_vector(env: Any) -> bool:
+    """Whether a foreign environment steps several copies at once: those of Gymnasium,
+    EnvPool and simulators on a GPU, and VecEnv of stable-baselines3."""
+    names = ('single_observation_space', 'step_wait')
+    copies = hasattr(env, 'num_envs') and any(hasattr(env, name) for name in names)
+    return copies or _is_pool(env)
+
+
+def adapt_vector(env: Any, seed: int | None, log: Sequence[str]) -> Any:
+    """Brings vector environments of Gymnasium and EnvPool to the VectorEnv contract."""
+    import gymnasium
+
+    from ..vector.envpool_vector import from_pool
+    from ..vector.gymnasium_vector import FromGymnasiumVector
+
+    if _is_pool(env):
+        return from_pool(env, log)
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        return FromGymnasiumVector(env, seed=seed, log=log)
+    raise ConfigError(
+        f'{type(env).__name__} is a vector environment of {env.num_envs} environments, '
+        f'but none of gymnasium.vector or EnvPool. Wrap it in a class with the methods '
+        f'of embodied.VectorEnv: num, obs_space, act_space, step and close. {PAGE} has '
+        f'an example.'
+    )
+
+
+def _is_pool(env: Any) -> bool:
+    """Whether it is a pool of EnvPool, which need not be installed."""
+    return any(kind.__module__.startswith('envpool.') for kind in type(env).__mro__)
 
 
 def read_reset(name: str, result: Any) -> tuple[Any, Mapping[str, Any]]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...core import unpickling
 from ...core.errors import ConfigError
+from .foreign_kinds import adapt_vector, is_vector
 
 __all__ = ['adapt', 'build', 'find', 'import_user', 'is_reference', 'save']
 
@@ -86,13 +87,17 @@ def build(
 
 
 def adapt(env: Any, seed: int | None = None, log: Sequence[str] = ()) -> Any:
-    """Brings environments of Gymnasium and dm_env to the Env contract.
+    """Brings environments of Gymnasium and dm_env to the Env contract, and vector
+    environments of Gymnasium and EnvPool to the VectorEnv contract.
 
     log: numbers in Gymnasium's infos that become keys `log/...`.
     """
     if hasattr(env, 'obs_space') and hasattr(env, 'act_space'):
         _refuse_log(env, log)
+        _refuse_functional(env)
         return env
+    if is_vector(env):
+        return adapt_vector(env, seed, log)
     if hasattr(env, 'observation_space') and hasattr(env, 'action_space'):
         from .from_gym import FromGym
 
@@ -107,6 +112,15 @@ def adapt(env: Any, seed: int | None = None, log: Sequence[str] = ()) -> Any:
         'neither obs_space and act_space (embodied.Env) nor observation_space and '
         'action_space (Gymnasium) nor observation_spec and action_spec (dm_env).'
     )
+
+
+def _refuse_functional(env: Any) -> None:
+    if hasattr(env, 'transition') and not hasattr(env, 'step'):
+        raise ConfigError(
+            f'The factory returned the functional environment {type(env).__name__}. '
+            f'Return embodied.envs.FunctionalVectorEnv(env, num, seed), which plays '
+            f'`num` members of it.'
+        )
 
 
 def _refuse_log(env: Any, log: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from ..extras import require
 from .gymnasium_vector import FromGymnasiumVector
 from .seeds import Seeds, member_seeds
 
-__all__ = ['MaskedPool', 'make_pool']
+__all__ = ['from_pool', 'make_pool']
 
 LARGEST_SEED = 2**31 - 1
 
@@ -25,6 +25,11 @@ class MaskedPool(gymnasium.vector.VectorEnv):
     """
 
     def __init__(self, pool: Any) -> None:
+        if not hasattr(pool, 'single_observation_space'):
+            raise ConfigError(
+                f"{type(pool).__name__} has another interface than Gymnasium's. Make "
+                f"the pool with env_type='gymnasium'."
+            )
         config = pool.config
         if config['batch_size'] != config['num_envs']:
             raise ConfigError(
@@ -71,6 +76,11 @@ class MaskedPool(gymnasium.vector.VectorEnv):
         return rows
 
 
+def from_pool(pool: Any, log: Sequence[str] = ()) -> FromGymnasiumVector:
+    """A pool that was made with env_type='gymnasium' and has got its seeds."""
+    return FromGymnasiumVector(MaskedPool(pool), log=log, masked=True)
+
+
 def make_pool(
     name: str,
     seed: Seeds = None,
@@ -99,7 +109,7 @@ def make_pool(
         num_threads=threads,
         **({'stack_num': 1} if stacks else {}),
     )
-    return FromGymnasiumVector(MaskedPool(pool), log=log, masked=True)
+    return from_pool(pool, log)
 
 
 def _without_extremes(space: gymnasium.Space) -> gymnasium.Space:

@@ -50,7 +50,7 @@ class FromGymnasiumVector(VectorEnv):
         autoreset: str | None = None,
         masked: bool | None = None,
     ) -> None:
-        self._env = env
+        self._env: Any = env
         self.num = env.num_envs
         self._name = type(env.unwrapped).__name__
         self._mode = _autoreset_mode(env, self._name, autoreset)
@@ -161,7 +161,8 @@ class FromGymnasiumVector(VectorEnv):
                 f'{self._name} resets in the mode SAME_STEP, and its infos have no '
                 f"'final_obs' where an episode ends. They have {sorted(info)}."
             )
-        if getattr(values, 'dtype', None) != object:  # arrays of all members
+        if not (isinstance(values, np.ndarray) and values.dtype.kind == 'O'):
+            # Arrays of all members.
             rows = self._obs.encode(to_host(values))
             return {key: value[members] for key, value in rows.items()}
         encoded = [self._obs.encode(values[member]) for member in members]

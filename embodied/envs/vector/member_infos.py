@@ -31,7 +31,7 @@ class MemberInfos:
         """Entries [N] by key. ends: an episode ends in these rows."""
         if self._unseen:
             self._unseen -= info.keys()
-            self._others |= {key for key in info if f'_{key}' in info}
+            self._others |= {x for x in info if not x.startswith(('_', 'final_'))}
             if ends and self._unseen:
                 raise ConfigError(
                     f'No info of the first episode has {sorted(self._unseen)}, which '

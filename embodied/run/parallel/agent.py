@@ -67,6 +67,7 @@ class AgentRun:
         # Until there is something to save, a signal may end the process at once.
         agent = unpack(self._make_agent)()
         self._health.compiling = getattr(agent, 'compiling', tuple)
+        self._health.hardware = getattr(agent, 'hardware', '')
         with StopSignals(notify=self.stop):
             return self._run(agent)
 

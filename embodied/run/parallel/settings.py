@@ -1,7 +1,7 @@
 """Settings of distributed runs: complete and check the `args` that roles get."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError
@@ -9,9 +9,9 @@ from ...core.renamed import renew
 from ...envs.adapters.own import PICKLE
 from ...processes import cpu
 from ...transport import TRANSPORTS
-from ..shared.settings import BATCH_SHAPES, Settings
+from ..shared.settings import BATCH_SHAPES, NEEDED, Settings
 
-__all__ = ['FIRST_EVAL_ENV', 'MOST_ENVS', 'ParallelSettings', 'WorkerPlan']
+__all__ = ['FIRST_EVAL_ENV', 'MOST_ENVS', 'SHARED', 'ParallelSettings', 'WorkerPlan']
 
 # Options that all roles must agree on, compared in the handshake.
 SHARED = ('eval_envs', 'actor_batch', *BATCH_SHAPES, 'replay_context')
@@ -67,6 +67,7 @@ class ParallelSettings(Settings):
     envs_per_worker: int = 0
     vector_envs: bool = False  # known to have so many members as envs_per_worker
     env_devices: str = ''
+    device_steps: int = 1
     transport: str = 'native'
     encrypt: bool = True
     max_wait: float = 0.002
@@ -78,15 +79,19 @@ class ParallelSettings(Settings):
     hang_timeout: float = 120.0
 
     @classmethod
-    def read(cls, args: Mapping[str, Any]) -> 'ParallelSettings':
+    def read(
+        cls, args: Mapping[str, Any], needed: Sequence[str] = NEEDED
+    ) -> 'ParallelSettings':
         args = dict(args)
+        if 'envs' not in args:  # A full batch can form.
+            args['envs'] = max(cls.envs, int(args.get('actor_batch', 0)))
         usage = args.get('usage')
         if isinstance(usage, Mapping):  # One switch per kind of meter.
             args['usage'] = any(usage.values())
         if 'transport' in args:
             named = {'run.transport': args['transport']}
             args['transport'] = renew(named)['run.transport']
-        settings = super().read(args)
+        settings = super().read(args, needed)
         assert isinstance(settings, ParallelSettings)
         return settings
 
@@ -118,10 +123,11 @@ class ParallelSettings(Settings):
 
         The environments for evaluation are on the machine of the first one.
         """
-        train = range(first, self.envs)
+        # Those on the agent's device need no worker.
+        train = range(first, self.envs if self.device_steps == 1 or first else 0)
         count = 0 if first else self.eval_envs
         evaluation = range(FIRST_EVAL_ENV, FIRST_EVAL_ENV + count)
-        size = self._group_size(len(train))
+        size = self._group_size(len(train) or count)
         return [
             WorkerPlan(tuple(ids[i : i + size]), is_eval)
             for ids, is_eval in ((train, False), (evaluation, True))
@@ -148,6 +154,7 @@ class ParallelSettings(Settings):
             'actor_threads': 1,
             'replicas': 1,
             'first_env': 0,
+            'device_steps': 1,
             'prefetch': 1,
             'update_queue': 1,
             'max_wait': 0.0,

@@ -13,6 +13,7 @@ from ...core.errors import CheckpointError
 from ...envs.runtime.driver import Driver
 from ...logging import ScoreFile, add_event
 from ...processes.signals import StopSignals
+from ..shared.activities import show_compiling
 from ..shared.episode_statistics import Episodes
 from ..shared.filming import Filming
 from ..shared.meters import Allowance, Averages, Speed, moving, usage
@@ -92,6 +93,7 @@ class TrainLoop:
         stack.callback(self.store.close)
         self.logger = makers.logger()
         stack.callback(self.logger.close)
+        show_compiling(self.logger, self.agent)
         self.scores = ScoreFile(settings.logdir, self.logger)
         stack.callback(self.scores.close)
         self.progress = Progress(self.logger.step, settings, minimum)

@@ -67,6 +67,11 @@ def test_few_keys_are_enough():
     assert (settings.actor_addr, settings.envs) == ('localhost:{auto}', 16)
 
 
+def test_a_full_policy_batch_fits_if_nothing_says_how_many_environments_there_are():
+    settings = ParallelSettings.read({'actor_batch': 48}, needed=())
+    assert (settings.batch_rows, settings.envs) == (48, 48)
+
+
 @pytest.mark.parametrize('key', NEEDED)
 def test_a_missing_key_is_named(key):
     args = elements.Config({k: v for k, v in GIVEN.items() if k != key})

@@ -483,6 +483,19 @@ def sample_many(service, mode):
         assert getattr(service, f'sample_batch_{mode}')(number)
 
 
+def test_what_has_ended_has_no_rates_of_zero(tmp_path):
+    traffic = {'inserts', 'samples', 'updates', 'replay_ratio', 'insert_wait'}
+    service = make_service(tmp_path, steps=24, train_ratio=-1)
+    fill(service, range(5))
+    service.sample_batch_train(0)
+    assert traffic <= service.metrics()['replay'].keys()
+    fill(service, [5])  # the last steps
+    assert service.over
+    assert service.metrics()['replay']['inserts'] == 4
+    assert not traffic & service.metrics()['replay'].keys()
+    assert service.metrics()['replay']['steps'] == 24
+
+
 def test_metrics_tell_the_ratio_reached_and_who_waits(tmp_path):
     service = make_service(tmp_path)
     fill(service, range(5))

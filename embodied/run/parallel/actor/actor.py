@@ -24,7 +24,7 @@ from .evaluations import Evaluations
 from .outgoing import Inserts
 from .policy import Policy
 
-__all__ = ['ACT', 'Actor', 'Record']
+__all__ = ['ACT', 'Actor', 'Record', 'Rolled']
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,15 @@ class Record(NamedTuple):
     rows: Admission
     serials: base.Array
     seconds: float  # that the policy took
+
+
+class Rolled(NamedTuple):
+    """Steps of environments on the agent's device."""
+
+    trans: base.Batch  # [K, N, ...]
+    origin: base.Batch  # as of rows of workers, [N] each
+    serials: base.Array  # [K]
+    seconds: float  # that the actor has waited for them
 
 
 class Actor:
@@ -80,6 +89,7 @@ class Actor:
             mode: EpisodeSender(mode, transitions, metrics, filming, settings.log_every)
             for mode in ACT
         }
+        self._recording = {mode: threading.Lock() for mode in ACT}
         self._stopped = False
 
     # Methods for workers
@@ -154,7 +164,7 @@ class Actor:
     def record(self, record: Record | None) -> None:
         """Passes transitions on to replay, which may make it wait, and to the logger.
 
-        To be called in the order of the actions, from one thread per mode.
+        To be called in the order of the actions.
         """
         if record is None:
             return
@@ -162,22 +172,43 @@ class Actor:
         kept = rows.admitted
         if not kept.all():
             trans = {k: v[kept] for k, v in trans.items()}
-        begin = time.perf_counter()
-        if kept.any():
-            self._insert(mode, trans, rows.streams[kept], serials[kept])
-        waited = time.perf_counter() - begin
-        sender, steps = self._senders[mode], self._run_state.steps
-        if kept.any():
-            sender.add(trans, rows.envids[kept], serials[kept], steps)
+        with self._recording[mode]:
+            waited = 0.0
+            if kept.any():
+                waited = self._insert(mode, trans, rows.streams[kept], serials[kept])
+                envids, steps = rows.envids[kept], self._run_state.steps
+                self._senders[mode].add(trans, envids, serials[kept], steps)
+            self._count(mode, len(kept), int((~kept).sum()), seconds, waited)
+
+    def record_rollout(self, rolled: Rolled) -> None:
+        """The same for steps of environments on the device, in one message."""
+        trans, origin, serials, seconds = rolled
+        steps, envs = trans['is_first'].shape
+        rows = self._admit('train', origin, trans['is_first'][0], False)
+        flat = {k: v.reshape(-1, *v.shape[2:]) for k, v in trans.items()}
+        with self._recording['train']:
+            streams = np.tile(rows.streams, steps)
+            waited = self._insert('train', flat, streams, np.repeat(serials, envs))
+            sender = self._senders['train']
+            for number, serial in enumerate(serials):
+                step = {k: v[number] for k, v in trans.items()}
+                same = np.full(envs, serial)
+                sender.add(step, rows.envids, same, self._run_state.steps)
+            self._count('train', steps * envs, 0, seconds, waited)
+
+    def _count(
+        self, mode: base.Mode, rows: int, resets: int, seconds: float, waited: float
+    ) -> None:
         envs = self._registry.count(mode)
+        most = max(1, min(envs, self._settings.rows_limit))
         metrics = {
             'envs': envs,
-            'batch_rows': len(kept),
-            'batch_fill': len(kept) / max(1, min(envs, self._settings.rows_limit)),
+            'batch_rows': rows,
+            'batch_fill': min(1.0, rows / most),
             'policy_ms': 1000 * seconds,
             'replay_wait_ms': 1000 * waited,
         }
-        sender.count(len(kept), int((~kept).sum()), metrics, steps)
+        self._senders[mode].count(rows, resets, metrics, self._run_state.steps)
 
     # End
 
@@ -221,18 +252,21 @@ class Actor:
         trans: base.Batch,
         streams: base.Array,
         serials: base.Array,
-    ) -> None:
+    ) -> float:
+        """Sends rows to replay; seconds that this has taken."""
+        begin = time.perf_counter()
         try:
             progress = self._inserts[mode].add(without_log(trans), streams, serials)
         except Disconnected:
             if not self._stopped:
                 raise
-            return
+            progress = None
         if progress is not None:
             self._run_state.advance(progress.steps)
             self._evaluations.advance(progress.steps)
             if progress.stop:
                 self._run_state.stop(STEPS)
+        return time.perf_counter() - begin
 
     def _refuse_if_failed(self) -> None:
         """Leaves a worker to the next agent process if this one fails."""

@@ -24,8 +24,11 @@ from ..run_state import FAILURE, RunState
 from ..settings import ParallelSettings
 from ..timeouts import WORKERS_LEAVE
 from .actor import ACT, Actor, Record
+from .device_player import DevicePlayer
 
 __all__ = ['parallel_actor']
+
+NEEDED = ()  # args without which an actor cannot work
 
 
 def parallel_actor(
@@ -36,7 +39,7 @@ def parallel_actor(
     Waits at the barrier until the learner has restored the agent.
     """
     run_state = RunState.of(barrier)
-    context = RoleContext.of(args, run_state.health)
+    context = RoleContext.of(args, run_state.health, NEEDED)
     settings = context.settings
     ends: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
     with contextlib.ExitStack() as stack:
@@ -56,7 +59,11 @@ def parallel_actor(
         stack.callback(actor.close)
         stack.callback(server.close)
         stack.callback(actor.stop)
-        for wait in (run_state.wait, server.wait):
+        waits: list[Callable[[], Any]] = [run_state.wait, server.wait]
+        if settings.device_steps > 1:
+            player = DevicePlayer(agent, actor, context)
+            waits.append(functools.partial(player.run, run_state))
+        for wait in waits:
             threading.Thread(target=_report, args=(wait, ends.put), daemon=True).start()
         error = ends.get()
         if error is not None:

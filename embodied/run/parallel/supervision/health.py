@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, ParamSpec, TypeVar
 
+from ...shared.activities import COMPILING, SAVING, in_words
 from ..timeouts import HEARTBEAT
 from .stall import StallDetector
 
@@ -13,10 +14,6 @@ __all__ = ['COMPILING', 'SAVING', 'Health', 'Heartbeat']
 
 P = ParamSpec('P')
 R = TypeVar('R')
-
-COMPILING, SAVING = 'compiling', 'saving'  # work that may take long without a sign
-
-LONG_SECONDS = 2.0  # of an activity before a person may wonder about it
 
 
 class Heartbeat(NamedTuple):
@@ -26,6 +23,7 @@ class Heartbeat(NamedTuple):
     busy: bool = False  # inside of work that has to come to an end
     activity: str = ''  # COMPILING or SAVING, if that is what it does
     doing: str = ''  # what has taken long so far, in words for people
+    hardware: str = ''  # what the agent trains on, in words for people
     unsaved: bool = False  # something would be lost if it was killed now
     ending: bool = False  # the role has decided that the run is over
     stuck: float = 0.0  # seconds for which one of several tasks has not moved
@@ -40,11 +38,13 @@ class Health:
 
     asked: why the supervisor asks the role to end; '' as long as it does not.
     compiling: the programs that are being compiled, and for how many seconds.
+    hardware: what the agent trains on, in words.
     """
 
     def __init__(self) -> None:
         self.asked = ''
         self.compiling: Callable[[], Iterable[tuple[str, float]]] = tuple
+        self.hardware = ''
         self._gone: frozenset[str] = frozenset()
         self._sections: dict[int, Section] = {}  # by thread
         self._stall = StallDetector()
@@ -96,6 +96,7 @@ class Health:
             busy=bool(sections),
             activity=active.activity if active else '',
             doing=self._doing(active),
+            hardware=self.hardware,
             unsaved=self._unsaved,
             ending=self._ending,
             stuck=round(self._stall.seconds(alone), 1),
@@ -105,11 +106,7 @@ class Health:
     def _doing(self, active: 'Section | None') -> str:
         activity = active.activity if active else ''
         seconds = time.monotonic() - active.since if active else 0.0
-        programs = dict(self.compiling())
-        if programs and activity in ('', COMPILING):
-            activity = f'{COMPILING} {", ".join(sorted(programs))}'
-            seconds = max(programs.values())
-        return f'{activity} for {seconds:.0f} s' if seconds >= LONG_SECONDS else ''
+        return in_words(activity, seconds, self.compiling())
 
     def await_heartbeat(self) -> Heartbeat:
         """Blocks until the next heartbeat is due."""

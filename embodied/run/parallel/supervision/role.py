@@ -185,6 +185,7 @@ class Role:
             'state': self.shown_state,
             'activity': 'stopped' if suspended else self.heartbeat.activity,
             'doing': 'stopped' if suspended else self.heartbeat.doing,
+            'hardware': self.heartbeat.hardware,
             'pid': self.pid,
             'node': self._process.node if self._process else '',
             'restarts': self.restarts,

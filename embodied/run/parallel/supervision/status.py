@@ -191,6 +191,7 @@ def _lines(status: Status) -> list[str]:
         state = role['state'] if not gone or role['state'] in OVER else 'gone'
         doing = '' if gone else role.get('doing') or role['activity']
         facts = [f'{state} ({doing})' if doing else state]
+        facts += [f'on {role["hardware"]}'] if role.get('hardware') else []
         facts += [f'{role["restarts"]} restarts']
         where = f' on {role["node"]}' if role.get('node') else ''
         facts += [f'process {role["pid"]}{where}'] if role['pid'] and not gone else []

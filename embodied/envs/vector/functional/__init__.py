@@ -1,0 +1,1 @@
+"""Functional environments: pure functions of JAX, of which a program plays many."""
