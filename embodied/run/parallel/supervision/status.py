@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ....core.errors import ConfigError
-from ....core.files import is_full, overwrite, write_whole
+from ....core.files import is_full, overwrite, why_unreadable, write_whole
 from ....core.outside import LARGEST_OBJECT as LARGEST
 from ....core.outside import read_plain, shown
 from ....processes.identity import FolderIdentity, Identity, uptime
@@ -109,8 +109,8 @@ class Status(NamedTuple):
             ) from None
         except UNREADABLE as error:
             raise ConfigError(
-                f'{path} cannot be read: {error!r}. The next start of the run writes '
-                'it again.'
+                f'{path} cannot be read: {why_unreadable(error)}. The next start of '
+                'the run writes it again.'
             ) from error
         return cls(_verdict(record['state'], Identity.read(record), age), age, record)
 
