@@ -67,6 +67,11 @@ def test_few_keys_are_enough():
     assert (settings.actor_addr, settings.envs) == ('localhost:{auto}', 16)
 
 
+def test_a_full_policy_batch_fits_if_nothing_says_how_many_environments_there_are():
+    settings = ParallelSettings.read({'actor_batch': 48}, needed=())
+    assert (settings.batch_rows, settings.envs) == (48, 48)
+
+
 @pytest.mark.parametrize('key', NEEDED)
 def test_a_missing_key_is_named(key):
     args = elements.Config({k: v for k, v in GIVEN.items() if k != key})
@@ -115,6 +120,16 @@ def test_workers_share_environments_but_not_training_and_evaluation():
 def test_another_machine_runs_the_environments_that_join():
     joined = read(envs=6, eval_envs=2, envs_per_worker=3).plan_workers(first=2)
     assert joined == [WorkerPlan((2, 3, 4), False), WorkerPlan((5,), False)]
+
+
+def test_environments_on_the_device_need_no_worker_but_joined_ones_do():
+    settings = read(envs=6, eval_envs=2, device_steps=8, envs_per_worker=2)
+    assert settings.workers == [WorkerPlan((FIRST_EVAL_ENV, FIRST_EVAL_ENV + 1), True)]
+    assert [plan.envids for plan in settings.plan_workers(first=5)] == [(5,)]
+
+
+def test_thousands_of_members_fit_into_one_policy_call():
+    assert read(envs=4096, envs_per_worker=4096).rows_limit == 4096
 
 
 @pytest.mark.parametrize('envs', [1, 3, 16, 1000])
@@ -176,7 +191,7 @@ def test_given_addresses_stay_and_are_told_from_chosen_ones():
         ),
     ],
 )
-def test_addresses_that_nobody_could_find_are_refused(tmp_path, change, message):
+def test_addresses_that_no_client_could_find_are_refused(tmp_path, change, message):
     with pytest.raises(ConfigError, match=message):
         addresses.check(read(logdir=str(tmp_path), **change))
 
