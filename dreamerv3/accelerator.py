@@ -15,7 +15,7 @@ import elements
 from embodied.core.errors import ConfigError
 from embodied.processes import cpu
 
-__all__ = ['announce', 'check', 'check_early', 'prepare']
+__all__ = ['announce', 'check', 'check_early', 'describe', 'prepare']
 
 TRAINING = ('train', 'train_eval', 'parallel', 'parallel_agent')  # have an agent here
 LARGEST = 3072  # recurrent units that train on a CPU at a bearable speed: size25m
@@ -78,6 +78,11 @@ def _has_plugin() -> bool:
 
 def announce(config: elements.Config) -> None:
     """Prints one line about the devices of this process."""
+    print(f'dreamer: training on {describe(config)}', file=sys.stderr)
+
+
+def describe(config: elements.Config) -> str:
+    """The devices of this process that an agent uses, in words."""
     import jax
 
     devices = jax.local_devices()
@@ -89,5 +94,4 @@ def announce(config: elements.Config) -> None:
     acting = config.jax.policy_devices
     if acting:
         count += f', acting on {acting if acting == "cpu" else f"device {acting}"}'
-    text = f'dreamer: training on {kind}{count} in {config.jax.compute_dtype}'
-    print(text, file=sys.stderr)
+    return f'{kind}{count} in {config.jax.compute_dtype}'

@@ -15,7 +15,7 @@ from embodied.core.errors import MissingExtraError
 from embodied.core.outside import shown
 from embodied.logging import EventFile, JsonlOutput
 
-__all__ = ['check', 'make_logger']
+__all__ = ['RunView', 'check', 'make_logger']
 
 EXTRAS = {'tensorboard': 'tensorboardX', 'wandb': 'wandb'}  # package of each
 
@@ -52,14 +52,15 @@ def check(config: elements.Config) -> None:
 def _terminal(config: elements.Config) -> Any:
     from embodied.logging.terminal import TerminalOutput
 
-    run = config.run
+    run, view = config.run, RunView(config.logdir)
     return TerminalOutput(
         f'{config.task}  {config.logdir}',
         run.steps,
         run.duration,
         ratio=run.train_ratio,
-        restarts=functools.partial(_count_restarts, config.logdir),
-        doing=functools.partial(_doing, config.logdir),
+        restarts=view.count_restarts,
+        doing=view.doing,
+        hardware=view.hardware,
     )
 
 
@@ -102,25 +103,34 @@ MAKERS: dict[str, Callable[[elements.Config], Any]] = {
 }
 
 
-def _roles(logdir: str) -> dict[str, dict[str, Any]]:
-    """Roles in the status file of the launcher; none of a run in one process."""
-    from embodied.run.parallel.supervision.status import Status
+class RunView:
+    """What a view of a distributed run shows beside its metrics, from the status file
+    of the launcher. A run in one process has none."""
 
-    if not (Path(logdir) / 'status.json').exists():
-        return {}
-    return Status.read(logdir).record['roles']
+    def __init__(self, logdir: str) -> None:
+        self._logdir = Path(logdir)
 
+    def count_restarts(self) -> int:
+        """Restarts of roles since the launcher was started."""
+        return sum(role['restarts'] for role in self._roles.values())
 
-def _count_restarts(logdir: str) -> int:
-    """Restarts of roles since the launcher was started."""
-    return sum(role['restarts'] for role in _roles(logdir).values())
+    def doing(self) -> str:
+        """What takes roles long at the moment, '' if nothing does."""
+        roles = self._roles.items()
+        parts = [f'{name} {x["doing"]}' for name, x in roles if x.get('doing')]
+        return shown(f'{", ".join(parts)}.') if parts else ''
 
+    def hardware(self) -> str:
+        """What the agent trains on, in words."""
+        return shown(self._roles.get('agent', {}).get('hardware', ''))
 
-def _doing(logdir: str) -> str:
-    """What takes roles long at the moment, '' if nothing does."""
-    roles = _roles(logdir).items()
-    parts = [f'{name} {x["doing"]}' for name, x in roles if x.get('doing')]
-    return shown(f'{", ".join(parts)}.') if parts else ''
+    @property
+    def _roles(self) -> dict[str, dict[str, Any]]:
+        from embodied.run.parallel.supervision.status import Status
+
+        if not Status.exists(self._logdir):
+            return {}
+        return Status.read(self._logdir).record['roles']
 
 
 def _note(logdir: str, name: str, error: str) -> None:

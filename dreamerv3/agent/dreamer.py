@@ -7,6 +7,7 @@ import elements
 import embodied.jax
 from embodied.core.base import Spaces
 
+from .. import accelerator
 from ..api.origin import Origin
 from .model import Dreamer
 
@@ -36,6 +37,11 @@ class Agent(embodied.jax.Agent):
     def act_space(self) -> Spaces:
         """What environments must be able to do, without `reset`."""
         return self.origin.act_space
+
+    @property
+    def hardware(self) -> str:
+        """What it trains on, in words."""
+        return accelerator.describe(self.origin.config)
 
     def save(self) -> dict[str, Any]:
         """The saved agent can be rebuilt without its environment."""

@@ -32,6 +32,7 @@ from embodied.run.shared.outcome import STEPS, Outcome
 from .. import config as config_lib
 from ..loops import launch
 from ..run_folder import RunFolder
+from ..sinks import RunView
 from . import demo_pictures as pictures
 
 __all__ = ['OPTIMUM', 'RANDOM', 'gap_closed', 'levels_of', 'main']
@@ -122,8 +123,15 @@ def _make_logger(
     config: elements.Config, levels: Mapping[str, float], end: EndAtScore
 ) -> Logger:
     logdir, run = Path(config.logdir), config.run
+    status = RunView(config.logdir)
     view = TerminalOutput(
-        'score of the episodes so far', run.steps, run.duration, levels
+        'score of the episodes so far',
+        run.steps,
+        run.duration,
+        levels,
+        restarts=status.count_restarts,
+        doing=status.doing,
+        hardware=status.hardware,
     )
     scalars, videos = JsonlOutput(logdir), VideoOutput(logdir, config.logger.fps)
     prediction = PredictionPicture(logdir / PREDICTION)

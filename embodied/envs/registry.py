@@ -114,7 +114,9 @@ def names_code(task: str) -> bool:
 
 
 def settings_of(suite: str) -> tuple[str, ...]:
-    """Names of the settings that tasks of a suite take."""
+    """Names of the settings that tasks of a suite take; none if there is no such."""
+    if suite not in _SUITES:
+        return ()
     return tuple(inspect.signature(_SUITES[suite].maker()).parameters)[2:]
 
 
@@ -189,7 +191,9 @@ def _refuse_faults(task: str, env: Any) -> None:
     """Raises what `dreamer check-env` calls an error of the spaces."""
     from .checking.faults import static_findings
 
-    for finding in static_findings(env.obs_space, env.act_space):
+    # Resizing, outermost in `adjust`, gives any image the form of a sound one.
+    bare = env.env if isinstance(env, ResizeImage) else env
+    for finding in static_findings(bare.obs_space, bare.act_space):
         if finding.severity == 'error':
             raise SpaceError(f'{task}: {finding.what} {finding.fix}')
 

@@ -3,18 +3,21 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ['METRICS', 'Bottleneck', 'find_bottleneck']
+__all__ = ['METRICS', 'WINDOW', 'Bottleneck', 'find_bottleneck', 'window_of']
 
 BUSY = 0.8  # share of time from which a part counts as always busy
 IDLE = 0.1  # share of time up to which a wait does not matter
 MOST = 0.5  # share from which something is the larger part
+
+FILL = 'replay/fill'
+WINDOW = 6  # newest values that are averaged
 
 # What the verdict is made from; see docs/metrics.md.
 METRICS = (
     'learner/wait',
     'learner/reports',
     'learner/saves',
-    'replay/fill',
+    FILL,
     'replay/insert_wait',
     'replay/sample_wait',
     'actor/policy_ms',
@@ -35,12 +38,17 @@ class Bottleneck(NamedTuple):
         return f'{self.name}: {self.reason}'
 
 
+def window_of(name: str) -> int:
+    """How many of the newest values of a metric count."""
+    return 1 if name == FILL else WINDOW
+
+
 def find_bottleneck(metrics: Mapping[str, float]) -> Bottleneck | None:
     """None if too little is known. All figures are of the same stretch of time."""
-    if metrics.get('replay/fill', 1.0) < 1:
+    if metrics.get(FILL, 1.0) < 1:
         return Bottleneck(
             'filling replay',
-            f'{metrics["replay/fill"]:.0%} of the steps that training waits for',
+            f'{metrics[FILL]:.0%} of the steps that training waits for',
         )
     for name in ('report', 'save'):
         share = metrics.get(f'learner/{name}s', metrics.get(f'loop/{name}s', 0.0))

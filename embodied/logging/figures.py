@@ -6,18 +6,17 @@ import time
 from collections.abc import Callable, Sequence
 
 from . import charts
-from .bottleneck import METRICS, Bottleneck, find_bottleneck
+from .bottleneck import METRICS, WINDOW, Bottleneck, find_bottleneck, window_of
 from .logger import Entry, scalars
 
 __all__ = ['ENDLESS', 'Figures']
 
-WINDOW = 6  # newest writes over which scores, speeds and waits are averaged
 SCORE, EVAL_SCORE = 'episode/score', 'eval/score'
 ENV_SPEED, TRAIN_SPEED = 'fps/env', 'fps/train'
 RATIO = 'replay/train_ratio'
 SECONDS = 'run/seconds'
 STEPS, GIGABYTES = 'replay/steps', 'replay/gigabytes'
-NEWEST = (EVAL_SCORE, RATIO, STEPS, GIGABYTES, 'replay/fill')  # not averaged
+NEWEST = (EVAL_SCORE, RATIO, STEPS, GIGABYTES)  # not averaged
 KEPT = {SCORE, ENV_SPEED, TRAIN_SPEED, *NEWEST, *METRICS}
 
 ENDLESS = 10**10  # steps of a run that goes on until it is stopped
@@ -55,7 +54,7 @@ class Figures:
         self.step = max(step for step, _, _ in entries)
         found = scalars(entries)
         for name in KEPT & found.keys():
-            size = 1 if name in NEWEST else WINDOW
+            size = 1 if name in NEWEST else window_of(name)
             recent = self._recent.setdefault(name, collections.deque(maxlen=size))
             recent.append(found[name])
         if SECONDS in found:

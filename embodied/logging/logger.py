@@ -51,6 +51,13 @@ class Logger(base.Logger):
         except Exception as error:  # noqa: BLE001, reported; see the class docstring
             self._report_failure(name, error)
 
+    def watch(self, doing: Callable[[], str]) -> None:
+        """Outputs for people show what `doing` says: what takes long now, or ''."""
+        for output in tuple(self.outputs):
+            watch = getattr(output, 'watch', None)
+            if watch:
+                self._guard(output, functools.partial(watch, doing))
+
     def add(self, metrics: Mapping[str, Any], prefix: str | None = None) -> None:
         step = int(self.step)
         for name, value in metrics.items():

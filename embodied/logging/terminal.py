@@ -2,6 +2,7 @@
 
 import atexit
 import math
+import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from rich.console import Console, Group, RenderableType
@@ -22,6 +23,7 @@ SPARK_WIDTH = 32
 WIDTH = 78
 FRAME = 4  # columns of the panel's border
 GAP = '   '  # between two pairs
+PAUSE, LONGEST_PAUSE = 2.0, 60.0  # seconds between two notices of what takes long
 CURVE_WIDTH = 54
 CURVE_HEIGHT = 8
 
@@ -39,13 +41,17 @@ class TerminalOutput:
         ratio: float = 0.0,
         restarts: Callable[[], int] = lambda: 0,
         doing: Callable[[], str] = str,
+        hardware: Callable[[], str] = str,
     ):
         """`levels` are scores by name; the live view draws the curve between them.
 
-        The others are as for Figures.
+        hardware: what the agent trains on, in words, '' if it is not known yet. The
+        others are as for Figures.
         """
         self._title = title
         self._levels = levels
+        self._hardware = hardware
+        self._notices: _Notices | None = None
         self._figures = Figures(steps, duration, ratio, restarts, doing)
         # Rich leaves colors away by itself when NO_COLOR is set.
         self._console = console or Console(highlight=False)
@@ -61,6 +67,8 @@ class TerminalOutput:
             # A run that fails before it closes its logger must not leave the
             # terminal without a cursor.
             atexit.register(self.close)
+        elif not self._notebook:
+            self._notices = _Notices(self._say, hardware, lambda: self._figures.doing())
 
     def __call__(self, entries: Sequence[Entry]) -> None:
         self._figures.update(entries)
@@ -69,13 +77,23 @@ class TerminalOutput:
         elif self._notebook:
             self._notebook.show(self._render(), self._width)
         else:
-            self._console.print(self._line(), soft_wrap=True)
+            self._say(self._line())
 
     def close(self) -> None:
         if self._live:
             self._live.stop()
             self._live = None
             atexit.unregister(self.close)
+        if self._notices:
+            self._notices.close()
+            self._notices = None
+
+    def watch(self, doing: Callable[[], str]) -> None:
+        """Shows what `doing` says takes long, from now on."""
+        self._figures.doing = doing
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, soft_wrap=True, markup=False)
 
     @property
     def _width(self) -> int:
@@ -92,9 +110,15 @@ class TerminalOutput:
             Group(*self._rows()),
             title=Text(self._title, style='bold'),
             title_align='left',
+            subtitle=Text(self._trains_on(), style='dim'),
+            subtitle_align='left',
             border_style='dim',
             width=self._width,
         )
+
+    def _trains_on(self) -> str:
+        hardware = self._hardware()
+        return f'on {hardware}' if hardware else ''
 
     def _rows(self) -> list[RenderableType]:
         figures = self._figures
@@ -119,6 +143,41 @@ class TerminalOutput:
             name, reason = figures.bottleneck
             rows.append(Text.assemble((name, 'bold'), f': {reason}'))
         return rows
+
+
+class _Notices:
+    """Lines in a pipe about what takes long, and once about the hardware.
+
+    Nothing is logged before the first programs are compiled. A thread is the clock of
+    this view, as that of rich is for the live one; its pauses double as long as
+    something lasts.
+    """
+
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        hardware: Callable[[], str],
+        doing: Callable[[], str],
+    ):
+        self._say, self._hardware, self._doing = say, hardware, doing
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._work, name='notices', daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        pause, told = PAUSE, False
+        while not self._over.wait(pause):
+            if not told and (hardware := self._hardware()):
+                told = True
+                self._say(f'Training on {hardware}.')
+            doing = self._doing()
+            if doing:
+                self._say(doing[0].upper() + doing[1:])
+            pause = min(2 * pause, LONGEST_PAUSE) if doing else PAUSE
 
 
 def _curve(figures: Figures, levels: Mapping[str, float]) -> Text:

@@ -52,6 +52,7 @@ def test_demo_tells_what_it_does_and_how_it_went(output):
     assert '16 x 16 pixels' in first
     assert 'Random play scores -0.75, perfect play 1.00.' in output
     assert [line for line in lines if line.startswith('step ')]
+    assert [line for line in lines if line.startswith('Training on the CPU (')]
     score = re.search(r'last \d+ episodes: (-?\d\.\d\d), (-?\d+)% of the way', output)
     final, share = float(score[1]), int(score[2])
     # Both are rounded: the score to hundredths, which are 0.6 percent.

@@ -1,5 +1,6 @@
 import io
 import re
+import threading
 
 import elements
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from pseudo_terminal import run_in_terminal
 from rich.console import Console
 
-from embodied.logging import Logger
+from embodied.logging import Logger, terminal
 from embodied.logging.figures import Figures
 from embodied.logging.terminal import TerminalOutput
 
@@ -59,6 +60,51 @@ def test_pipe_gets_one_plain_line_per_write():
     assert 'loss' not in lines[0]
     assert lines[0].isascii()
     assert '\x1b' not in lines[0]
+
+
+class Lines(io.StringIO):
+    """A pipe whose reader waits until so many lines are there."""
+
+    def __init__(self, count):
+        super().__init__()
+        self._missing, self.complete = count, threading.Event()
+
+    def write(self, text):
+        super().write(text)
+        self._missing -= text.count('\n')
+        if self._missing <= 0:
+            self.complete.set()
+
+
+def test_pipe_is_told_what_takes_long_before_anything_is_logged(monkeypatch):
+    monkeypatch.setattr(terminal, 'PAUSE', 0.01)
+    file = Lines(3)
+    output = TerminalOutput(
+        console=Console(file=file),
+        doing=lambda: 'agent compiling train for 4 s.',
+        hardware=lambda: 'the CPU (2 cores) in float32',
+    )
+    assert file.complete.wait(60)
+    output.close()
+    first, *others = file.getvalue().splitlines()
+    assert first == 'Training on the CPU (2 cores) in float32.'
+    assert set(others) == {'Agent compiling train for 4 s.'}
+
+
+def test_what_a_logger_is_told_to_watch_is_shown(monkeypatch):
+    monkeypatch.setattr(terminal, 'PAUSE', 0.01)
+    file = Lines(1)
+    logger = Logger(elements.Counter(), [TerminalOutput(console=Console(file=file))])
+    logger.watch(lambda: 'compiling train, policy for 7 s')
+    assert file.complete.wait(60)
+    logger.close()
+    assert file.getvalue().startswith('Compiling train, policy for 7 s\n')
+
+
+def test_live_view_names_the_hardware():
+    view = LIVE.replace('ratio=', "hardware=lambda: 'the CPU in float32', ratio=")
+    text = run_in_terminal(['-c', view], NO_COLOR='1')
+    assert ' on the CPU in float32 ' in text
 
 
 def test_terminal_gets_a_live_view_and_its_cursor_back():

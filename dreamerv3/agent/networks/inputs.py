@@ -38,7 +38,8 @@ class Inputs:
             shapes = {name: space.shape for name, space in self.images.items()}
             raise SpaceError(
                 f'Images are joined on their channels but differ in size: {shapes}. '
-                'Resize them to one size, for example with wrappers.ResizeImage.'
+                'Resize them to one size: --env.own.size 64 (env.gym.size), or '
+                'wrappers.ResizeImage.'
             )
 
     def _add(self, name: str, space: elements.Space) -> None:
@@ -88,8 +89,9 @@ class Inputs:
             raise ConfigError(
                 f'Images of {height}x{width} do not fit {len(mults)} stages '
                 f'(agent.enc.mults={tuple(mults)}): sides must divide by {factor} and '
-                f'leave a map of {low} to {high} pixels. Use another image size, or '
-                'fewer or more mults in agent.enc and agent.dec (16x16 images: two).'
+                f'leave a map of {low} to {high} pixels. Use another image size, such '
+                'as --env.own.size 64 (env.gym.size), or fewer or more mults in '
+                'agent.enc and agent.dec (16x16 images: two).'
             )
         return sides
 

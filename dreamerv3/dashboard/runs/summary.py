@@ -1,9 +1,13 @@
 """Summary of a run: what the list of runs shows of it, and what of it has changed."""
 
+import math
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from embodied.logging import bottleneck
 
 from ..series.records import FILES
 from .folders import Run
@@ -98,7 +102,23 @@ class Summarizer:
             'started': first,
             'updated': latest.get('time'),
             'step': latest.get('step'),
+            'bottleneck': _bottleneck(records),
             'latest': {name: latest[name] for name in LATEST if name in latest}
             | {k: v for k, v in latest.items() if k.startswith('usage/')},
             **run_state(run.path, events),
         }
+
+
+def _bottleneck(records: Sequence[dict[str, Any]]) -> str:
+    """The line about the part that holds a run up, '' if too little is known."""
+    means = {}
+    for name in bottleneck.METRICS:
+        values = [x[name] for x in records if _is_finite(x.get(name))]
+        values = values[-bottleneck.window_of(name) :]
+        if values:
+            means[name] = sum(values) / len(values)
+    return str(bottleneck.find_bottleneck(means) or '')
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)

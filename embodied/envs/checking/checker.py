@@ -1,5 +1,6 @@
 """Checker: plays an environment for a while and reports what would break training."""
 
+import contextlib
 import pickle
 import time
 import traceback
@@ -12,8 +13,11 @@ import numpy as np
 from ...core import manual
 from ...core.errors import SpaceError
 from ...core.random_agent import RandomAgent
+from ..vector.rows import members_of
+from ..vector.wrappers import on_host
 from ..wrappers import UnifyDtypes, Wrapper
-from .faults import CHECKS, Finding, Speed, Step, static_findings
+from . import members, twins
+from .faults import CHECKS, Finding, Speed, Step, static_findings, unrepeatable
 
 __all__ = ['Report', 'check']
 
@@ -29,24 +33,36 @@ class Report(NamedTuple):
 
 
 def check(
-    make: Callable[[int], Any], steps: int = 2000, seconds: float = 20.0
+    make: Callable[[int], Any],
+    steps: int = 2000,
+    seconds: float = 20.0,
+    resized: bool = True,
 ) -> Report:
-    """Plays `make(seed)` with random actions for so many steps, or seconds."""
+    """Plays `make(seed)` with random actions for so many steps, or seconds.
+
+    resized: training gives the images another size. A vector environment takes so many
+    steps with all of its members together.
+    """
     findings = list(_pickling(make))
     facts: dict[str, str] = {}
-    env = None
     try:
-        env = _prepare(make(0))
-        findings += _common_keys(env)
-        if not findings:
-            findings += static_findings(env.obs_space, env.act_space)
-            findings += _trial(env, steps, seconds, facts)
+        with contextlib.closing(_prepare(make(0))) as env:
+            is_vector = bool(members_of(env))
+            findings += _common_keys(env)
+            is_complete = not findings
+            if is_complete:
+                findings += static_findings(env.obs_space, env.act_space, resized)
+                look = members.trial if is_vector else _trial
+                findings += look(env, steps, seconds, facts)
+        if is_complete and is_vector:
+            findings += _twins(make, steps, seconds / 2, findings)
+        elif is_complete:
             findings += _repeat(make, steps, seconds / 2)
+    except SpaceError as error:
+        fix = 'Training would stop with this message.'
+        findings.append(Finding('error', str(error), fix))
     except Exception as error:  # noqa: BLE001, an error of the environment is a finding
         findings.append(_crash(error))
-    finally:
-        if env is not None:
-            env.close()
     order = {'error': 0, 'warning': 1}
     return Report(sorted(findings, key=lambda f: order[f.severity]), facts)
 
@@ -65,7 +81,18 @@ class _Readable(Wrapper):
 
 
 def _prepare(env: Any) -> UnifyDtypes:
-    return UnifyDtypes(_Readable(env))
+    return UnifyDtypes(_Readable(on_host(env)))
+
+
+def _twins(
+    make: Callable[[int], Any], steps: int, seconds: float, found: list[Finding]
+) -> Iterator[Finding]:
+    """Findings about seeds and resets of members, of several vector environments."""
+    twin = lambda seed: _prepare(make(seed))
+    is_sound = all(finding.severity == 'warning' for finding in found)
+    yield from twins.compare_seeds(twin, steps, seconds)
+    if is_sound:
+        yield from twins.probe_resets(twin, steps, seconds)
 
 
 def _trial(
@@ -133,16 +160,7 @@ def _repeat(make: Callable[[int], Any], steps: int, seconds: float) -> list[Find
                 if not _equal(value, two.obs.get(key))
             ]
             if keys:
-                return [
-                    Finding(
-                        'warning',
-                        f'Two environments with the same seed differ in {keys} after '
-                        f'{number} equal actions.',
-                        'Let the factory take `seed` and draw all random numbers from '
-                        'a generator that is seeded with it (in Gymnasium: '
-                        'self.np_random); else runs cannot be repeated.',
-                    )
-                ]
+                return [unrepeatable(keys, number)]
     finally:
         for env in pair:
             env.close()

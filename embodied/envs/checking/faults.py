@@ -14,7 +14,15 @@ from ...core.step_keys import is_log
 from ..conversion import is_channels_first
 from ..spaces import Checker, describe, is_image
 
-__all__ = ['CHECKS', 'Finding', 'Severity', 'Speed', 'Step', 'static_findings']
+__all__ = [
+    'CHECKS',
+    'Finding',
+    'Severity',
+    'Speed',
+    'Step',
+    'static_findings',
+    'unrepeatable',
+]
 
 Severity = Literal['error', 'warning']
 
@@ -22,6 +30,7 @@ SIDE_FACTOR = 16  # four stages halve images
 SIDES = (48, 256)  # smallest and largest side that four stages can take
 LIMIT_LENGTH = 128  # terminal ends at one fixed length from here on look like limits
 LIMIT_EPISODES = 2
+THIN = 16  # pixels; no image is so narrow and has more channels than that
 LONG = 5000  # steps without an end that are worth a word
 STEPS_PER_SECOND = 5.0
 SLOW_SECONDS = 0.2
@@ -334,13 +343,30 @@ CHECKS: tuple[type[Check], ...] = (
 )
 
 
-def static_findings(obs_space: Spaces, act_space: Spaces) -> Iterator[Finding]:
-    """What can be said about the spaces alone."""
+def unrepeatable(keys: list[str], number: int) -> Finding:
+    """Equal seeds and so many equal actions led to observations that differ."""
+    return Finding(
+        'warning',
+        f'Two environments with the same seed differ in {keys} after {number} equal '
+        'actions.',
+        'Let the factory take `seed` and draw all random numbers from a generator that '
+        'is seeded with it (in Gymnasium: self.np_random); else runs cannot be '
+        'repeated.',
+    )
+
+
+def static_findings(
+    obs_space: Spaces, act_space: Spaces, resized: bool = True
+) -> Iterator[Finding]:
+    """What can be said about the spaces alone.
+
+    resized: images get another size afterwards; else the agent judges theirs.
+    """
     for key, space in obs_space.items():
         if is_log(key):
             continue
         if is_image(space):
-            yield from _image_findings(key, space.shape)
+            yield from _image_findings(key, space.shape, resized)
         elif len(space.shape) > 2:
             yield Finding(
                 'error',
@@ -362,7 +388,9 @@ def static_findings(obs_space: Spaces, act_space: Spaces) -> Iterator[Finding]:
             )
 
 
-def _image_findings(key: str, shape: tuple[int, ...]) -> Iterator[Finding]:
+def _image_findings(
+    key: str, shape: tuple[int, ...], resized: bool
+) -> Iterator[Finding]:
     height, width, channels = shape
     if is_channels_first(shape):
         yield Finding(
@@ -370,7 +398,15 @@ def _image_findings(key: str, shape: tuple[int, ...]) -> Iterator[Finding]:
             f'Image {key!r} has the shape {shape}, with the channels first.',
             f'Return [height, width, channels], or let {CONVERT} transpose it.',
         )
-    elif any(
+    elif height <= THIN < width == channels:
+        yield Finding(
+            'error',
+            f'Image {key!r} has the shape {shape}, with the channels of several '
+            'pictures first.',
+            'Return [height, width, channels], for example with '
+            'numpy.moveaxis(image, 0, -1).',
+        )
+    elif resized and any(
         side % SIDE_FACTOR or not SIDES[0] <= side <= SIDES[1] for side in shape[:2]
     ):
         yield Finding(

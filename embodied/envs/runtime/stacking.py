@@ -9,7 +9,8 @@ import numpy as np
 from ...core.base import Batch, Spaces
 from ...core.errors import SpaceError
 from ..spaces import describe, refuse_shared, same
-from ..vector.rows import Final, split_final, to_host
+from ..vector.member_rows import refuse_final, stack_members
+from ..vector.rows import Final, split_final
 from .host import EnvInfo
 
 __all__ = ['check_infos', 'stack', 'take_members', 'zero_where']
@@ -44,7 +45,7 @@ def take_members(
 ) -> tuple[Batch, Final | None]:
     """Rows of all members of a vector environment, and last rows beside them, in the
     declared dtypes."""
-    rows, final = split_final(to_host(obs))
+    rows, final = split_final(stack_members(obs, spaces, members))
     rows = {k: _as_declared(k, v, spaces.get(k), members) for k, v in rows.items()}
     _refuse_missing(rows, spaces)
     if final is None:
@@ -52,18 +53,7 @@ def take_members(
     count = len(final.members)
     last = {k: _as_declared(k, v, spaces.get(k), count) for k, v in final.rows.items()}
     _refuse_missing(last, spaces)
-    if (
-        len(np.unique(final.members)) != count
-        or not 0 <= final.members.min() <= final.members.max() < members
-        or not last['is_last'].all()
-        or not rows['is_first'][final.members].all()
-    ):
-        raise SpaceError(
-            f"Rows under 'final' are the last ones (is_last) of different members from "
-            f'0 to {members - 1}, whose other rows are the first ones (is_first). Got '
-            f'the members {final.members.tolist()} with is_last '
-            f'{last["is_last"].tolist()}.'
-        )
+    refuse_final(final._replace(rows=last), rows, members)
     return rows, final._replace(rows=last)
 
 

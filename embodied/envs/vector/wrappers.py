@@ -8,16 +8,22 @@ import numpy as np
 from ...core.base import Batch
 from ...core.errors import ConfigError
 from ..wrappers import Wrapper
-from .rows import FINAL, Final, members_of, split_final, to_host
+from .member_rows import stack_members
+from .rows import FINAL, Final, members_of, split_final
 
 __all__ = ['HostArrays', 'VectorRepeat', 'VectorTimeLimit', 'on_host']
 
 
 class HostArrays(Wrapper):
-    """Observations as NumPy arrays, wherever the simulator keeps them."""
+    """Observations as NumPy arrays [N, ...], wherever the simulator keeps them."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self._spaces = env.obs_space
+        self._members = members_of(env)
 
     def step(self, action: Mapping[str, Any]) -> dict[str, Any]:
-        return to_host(self.env.step(action))
+        return stack_members(self.env.step(action), self._spaces, self._members)
 
 
 def on_host(env: Any) -> Any:

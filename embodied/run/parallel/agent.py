@@ -19,9 +19,9 @@ from .learner.learner import parallel_learner
 from .pickling import unpack
 from .run_state import FAILURE, RunState
 from .settings import ParallelSettings
-from .supervision.failure import RoleFailure
 from .supervision.health import Health
 from .supervision.process import ENDED, RoleEvent
+from .supervision.role_failure import RoleFailure
 from .timeouts import OTHER_THREAD_ENDS
 
 __all__ = ['AgentRun', 'AgentThread', 'parallel_agent']
@@ -67,6 +67,7 @@ class AgentRun:
         # Until there is something to save, a signal may end the process at once.
         agent = unpack(self._make_agent)()
         self._health.compiling = getattr(agent, 'compiling', tuple)
+        self._health.hardware = getattr(agent, 'hardware', '')
         with StopSignals(notify=self.stop):
             return self._run(agent)
 

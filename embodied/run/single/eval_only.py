@@ -9,6 +9,7 @@ from ...core import base
 from ...core.checkpoint import load_part_and_step
 from ...logging import ScoreFile
 from ...processes.signals import StopSignals
+from ..shared.activities import show_compiling
 from ..shared.episode_statistics import Episodes
 from ..shared.meters import Speed, moving, usage
 from ..shared.settings import Settings
@@ -55,6 +56,7 @@ class EvalLoop:
         self.agent = make_agent()
         self.logger = make_logger()
         stack.callback(self.logger.close)
+        show_compiling(self.logger, self.agent)
         scores = ScoreFile(settings.logdir, self.logger)
         stack.callback(scores.close)
         self.evaluation = Evaluation(

@@ -13,6 +13,7 @@ from ...core.errors import CheckpointError
 from ...envs.runtime.driver import Driver
 from ...logging import ScoreFile, add_event
 from ...processes.signals import StopSignals
+from ..shared.activities import show_compiling
 from ..shared.episode_statistics import Episodes
 from ..shared.filming import Filming
 from ..shared.meters import Allowance, Averages, Speed, moving, usage
@@ -23,7 +24,7 @@ from ..shared.reporter import Reporter
 from ..shared.restore import restore
 from ..shared.settings import Settings
 from .collector import Collector
-from .updates import Learner
+from .trainer import Trainer
 
 __all__ = ['Makers', 'TrainLoop', 'open_driver', 'run_to_end', 'train']
 
@@ -92,6 +93,7 @@ class TrainLoop:
         stack.callback(self.store.close)
         self.logger = makers.logger()
         stack.callback(self.logger.close)
+        show_compiling(self.logger, self.agent)
         self.scores = ScoreFile(settings.logdir, self.logger)
         stack.callback(self.scores.close)
         self.progress = Progress(self.logger.step, settings, minimum)
@@ -103,7 +105,7 @@ class TrainLoop:
             self.progress,
             Filming(settings.film_every, settings.film_frames, FOREVER),
         )
-        self.learner = Learner(
+        self.learner = Trainer(
             self.agent, makers.stream(replay, 'train'), self.store, settings.batch_size
         )
         self.reporter = Reporter(self.agent, makers.stream(replay, 'report'), settings)

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from sample_runs import append, make_run, write_status
+from sample_runs import append, line, make_run, write_status
 
 from dreamerv3.dashboard.runs.folders import Run, find_runs
 from dreamerv3.dashboard.runs.options import group_key, read_options
@@ -126,6 +126,24 @@ def test_runs_are_found_in_nested_folders_but_not_inside_of_runs(tmp_path):
     both = find_runs([tmp_path / 'one', tmp_path / 'deep'])
     assert [run.name for run in both] == ['one', 'deep/er/two']
     assert len({run.id for run in both}) == 2
+
+
+@pytest.mark.parametrize(
+    'metrics, words',
+    [
+        ({'learner/reports': 0.4}, 'report-bound: reports hold training up 40%'),
+        ({'learner/saves': 0.3}, 'save-bound: saves hold training up 30%'),
+        ({'replay/fill': 0.5}, 'filling replay: 50%'),
+        ({'learner/wait': 0.9, 'replay/sample_wait': 0.9}, 'policy-bound: '),
+        ({'learner/wait': 'long', 'learner/saves': [1]}, 'learner-bound: '),
+    ],
+)
+def test_a_summary_names_the_bottleneck(tmp_path, metrics, words):
+    folder = make_run(tmp_path / 'run', 5)
+    for index in range(6):
+        append(folder / 'metrics.jsonl', line(5 + index) | metrics)
+    summary = Summarizer().summary(Run('0', 'run', folder))
+    assert summary['bottleneck'].startswith(words)
 
 
 def test_a_summary_has_the_newest_of_each_metric(tmp_path):

@@ -2,14 +2,14 @@
 
 import pytest
 
-from embodied.run.parallel.supervision import health as health_module
 from embodied.run.parallel.supervision.health import COMPILING, SAVING, Health
 from embodied.run.parallel.supervision.role import Role
+from embodied.run.shared import activities
 
 
 @pytest.fixture
 def health(monkeypatch):
-    monkeypatch.setattr(health_module, 'LONG_SECONDS', 0.0)
+    monkeypatch.setattr(activities, 'LONG_SECONDS', 0.0)
     return Health()
 
 
@@ -43,3 +43,10 @@ def test_the_status_of_a_role_says_what_it_does(health):
     described = role.describe()
     assert described['activity'] == COMPILING
     assert described['doing'] == 'compiling for 0 s'
+
+
+def test_the_status_of_an_agent_says_what_it_trains_on(health):
+    role = Role('agent', lambda number: None, max_restarts=0)
+    health.hardware = 'the CPU (2 cores) in float32'
+    role.hear(health.heartbeat())
+    assert role.describe()['hardware'] == 'the CPU (2 cores) in float32'

@@ -67,45 +67,41 @@ function picture(run) {
 }
 
 function verdict(run, stalled, age) {
-  if (stalled) {
-    return el('p', { class: 'verdict bad' },
-      `No new metrics for ${duration(age)}: something is stuck, or saves or compiles.`);
+  const busy = activities(run);
+  const late = stalled ? `No new metrics for ${duration(age)}` : '';
+  if (stalled && !busy) {
+    const cause = Object.keys(run.roles).length
+      ? 'something is stuck' : 'the run compiles, saves or is stuck';
+    return el('p', { class: 'verdict bad' }, `${late}: ${cause}.`);
   }
-  return el('p', { class: 'verdict' }, bottleneck(run));
+  const ended = ENDS[run.state]?.(run);
+  const text = ended ?? (busy && (stalled || !run.bottleneck)
+    ? `${capital(busy)}.${late && ` ${late}.`}` : bottleneck(run));
+  return el('p', { class: 'verdict' }, text);
 }
 
-function bottleneck({ state, reason, latest }) {
-  if (state === 'done') return 'The run has ended.';
-  if (state === 'finished') return 'The run has finished: it reached its steps.';
-  if (state === 'stopped') {
-    return `The run was stopped by ${reason || 'a signal'}. The same command goes on.`;
-  }
-  if (state === 'killed') {
-    return 'The run was ended at once by a second signal, without a last save. ' +
-      'The same command goes on from the one before.';
-  }
-  if (state === 'failed') return 'The run has failed.';
-  if (state === 'dead') {
-    return 'Its launcher has died. The same command goes on with it.';
-  }
-  if (state === 'silent') return 'Its launcher is suspended or stuck.';
-  const acting = latest['replay/insert_wait'];
-  const learning = latest['learner/wait'] ?? latest['replay/sample_wait'];
-  if (acting > BOUND && learning > BOUND) {
-    return `Both wait: environments ${percent(acting)} of the time, the learner ` +
-      `${percent(learning)}. What connects them is the limit.`;
-  }
-  if (acting > BOUND) {
-    return `Learner-bound: environments wait ${percent(acting)} of the time for ` +
-      'training. More environments will not help.';
-  }
-  if (learning > BOUND) {
-    return `Environment-bound: the learner waits ${percent(learning)} of the time for ` +
-      'data. More or faster environments will help.';
-  }
-  return acting === undefined && learning === undefined
-    ? 'No figures yet.' : 'Balanced: waits are short.';
-}
+const ENDS = {
+  done: () => 'The run has ended.',
+  finished: () => 'The run has finished: it reached its steps.',
+  stopped: ({ reason }) =>
+    `The run was stopped by ${reason || 'a signal'}. The same command goes on.`,
+  killed: () =>
+    'The run was ended at once by a second signal, without a last save. ' +
+    'The same command goes on from the one before.',
+  failed: () => 'The run has failed.',
+  dead: () => 'Its launcher has died. The same command goes on with it.',
+  silent: () => 'Its launcher is suspended or stuck.',
+};
+
+// What takes roles long at the moment, such as "agent compiling train for 34 s".
+const activities = ({ roles }) => Object.entries(roles)
+  .filter(([, { activity }]) => activity)
+  .map(([name, { activity }]) => `${name} ${activity}`).join(', ');
+
+const bottleneck = (run) => (run.bottleneck ? `${capital(run.bottleneck)}.`
+  : 'No figures yet: a run begins by compiling its programs.');
+
+const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 const rolesLike = (run, pattern) =>
   Object.entries(run.roles).filter(([name]) => pattern.test(name));

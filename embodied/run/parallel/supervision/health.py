@@ -4,9 +4,9 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import NamedTuple, ParamSpec, TypeVar
 
+from ...shared.activities import COMPILING, SAVING, in_words
 from ..timeouts import HEARTBEAT
 from .stall import StallDetector
 
@@ -14,10 +14,6 @@ __all__ = ['COMPILING', 'SAVING', 'Health', 'Heartbeat']
 
 P = ParamSpec('P')
 R = TypeVar('R')
-
-COMPILING, SAVING = 'compiling', 'saving'  # work that may take long without a sign
-
-LONG_SECONDS = 2.0  # of an activity before a person may wonder about it
 
 
 class Heartbeat(NamedTuple):
@@ -27,6 +23,7 @@ class Heartbeat(NamedTuple):
     busy: bool = False  # inside of work that has to come to an end
     activity: str = ''  # COMPILING or SAVING, if that is what it does
     doing: str = ''  # what has taken long so far, in words for people
+    hardware: str = ''  # what the agent trains on, in words for people
     unsaved: bool = False  # something would be lost if it was killed now
     ending: bool = False  # the role has decided that the run is over
     stuck: float = 0.0  # seconds for which one of several tasks has not moved
@@ -41,11 +38,13 @@ class Health:
 
     asked: why the supervisor asks the role to end; '' as long as it does not.
     compiling: the programs that are being compiled, and for how many seconds.
+    hardware: what the agent trains on, in words.
     """
 
     def __init__(self) -> None:
         self.asked = ''
         self.compiling: Callable[[], Iterable[tuple[str, float]]] = tuple
+        self.hardware = ''
         self._gone: frozenset[str] = frozenset()
         self._sections: dict[int, Section] = {}  # by thread
         self._stall = StallDetector()
@@ -97,6 +96,7 @@ class Health:
             busy=bool(sections),
             activity=active.activity if active else '',
             doing=self._doing(active),
+            hardware=self.hardware,
             unsaved=self._unsaved,
             ending=self._ending,
             stuck=round(self._stall.seconds(alone), 1),
@@ -106,11 +106,7 @@ class Health:
     def _doing(self, active: 'Section | None') -> str:
         activity = active.activity if active else ''
         seconds = time.monotonic() - active.since if active else 0.0
-        programs = dict(self.compiling())
-        if programs and activity in ('', COMPILING):
-            activity = f'{COMPILING} {", ".join(sorted(programs))}'
-            seconds = max(programs.values())
-        return f'{activity} for {seconds:.0f} s' if seconds >= LONG_SECONDS else ''
+        return in_words(activity, seconds, self.compiling())
 
     def await_heartbeat(self) -> Heartbeat:
         """Blocks until the next heartbeat is due."""
@@ -160,12 +156,7 @@ class Section:
             self.activity = self.activity or self._outer.activity
         self._sections[thread] = self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         if self._outer is None:
             del self._sections[threading.get_ident()]
         else:

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from .failure import RoleFailure
 from .hang import HangDetector
 from .health import COMPILING, Heartbeat
+from .role_failure import RoleFailure
 from .states.restarts import Restarts
 from .states.transitions import Event, State
 
@@ -185,6 +185,7 @@ class Role:
             'state': self.shown_state,
             'activity': 'stopped' if suspended else self.heartbeat.activity,
             'doing': 'stopped' if suspended else self.heartbeat.doing,
+            'hardware': self.heartbeat.hardware,
             'pid': self.pid,
             'node': self._process.node if self._process else '',
             'restarts': self.restarts,
