@@ -9,7 +9,7 @@ import numpy as np
 
 from ..vector.rows import members_of
 from .faults import Finding, unrepeatable
-from .last_rows import Features
+from .last_rows import Features, to_bytes
 from .member_play import Call, name_members, play
 
 __all__ = ['compare_seeds', 'probe_resets']
@@ -143,7 +143,7 @@ def _digest(call: Call) -> dict[str, bytes]:
         for key, value in part.rows.items():
             digest = digests.setdefault(key, hashlib.blake2b(digest_size=16))
             digest.update(part.members.tobytes())
-            digest.update(np.ascontiguousarray(value).tobytes())
+            digest.update(to_bytes(value))
     return {key: digest.digest() for key, digest in digests.items()}
 
 
