@@ -218,7 +218,7 @@ def show(options: argparse.Namespace, seen: Observer) -> int:
 
 
 def quantiles(seconds: Sequence[float] | np.ndarray) -> dict[str, float]:
-    """In milliseconds."""
+    """Quantiles by name, in milliseconds."""
     values = 1000 * np.percentile(seconds, [50, 99, 100])
     return dict(zip(('p50', 'p99', 'max'), values.round(2).tolist(), strict=True))
 

@@ -14,7 +14,7 @@ __all__ = ['count_flops']
 
 
 def count_flops(function: Callable[..., Any], *args: Any) -> int:
-    """Of one call with such arguments, which may be shapes."""
+    """Operations of one call with such arguments, which may be shapes."""
     return _count(jax.make_jaxpr(function)(*args).jaxpr)
 
 

@@ -172,7 +172,7 @@ class Bench:
         return batch
 
     def _device_rate(self, carry: Any, batch: Any) -> float:
-        """Calls the program itself: nothing moves, nobody waits."""
+        """Calls the program itself: nothing moves and no call waits."""
         agent = self.agent
         batch = next(iter(agent.stream(iter([batch]))))
         results: list[Any] = []

@@ -174,7 +174,7 @@ def fetch(
 
 
 def serve(addr: str, folder: str) -> None:
-    """In a process of its own: hands out the same batch again and again."""
+    """Serves the same batch again and again, in a process of its own."""
     batch = {'image': np.zeros(IMAGES, np.uint8)}
     half = keys.load(folder, {}).server if folder else None
     server = transport.Server(addr, keys=half, settings=NO_SLABS)

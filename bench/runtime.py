@@ -40,36 +40,17 @@ BATCH, LENGTH, CONTEXT = 16, 64, 1  # 12.8 MB of images
 HARDLY = 1e-3  # train ratio at which the learner has nothing to do
 BUSY = 0.9  # share of the machine, or of one core, that counts as saturated
 GIGABYTE = 1e9
-ARGS = {
-    'actor_addr': 'localhost:{auto}',
-    'replay_addr': 'localhost:{auto}',
-    'logger_addr': 'localhost:{auto}',
-    'actor_batch': -1,
-    'actor_threads': 1,
-    'agent_process': True,
-    'remote_envs': False,
-    'remote_replay': False,
+ARGS = {  # what differs from the defaults
     'eval_envs': 0,
-    'eval_eps': 1,
-    'steps': 1e10,
-    'duration': 0.0,
     'batch_size': BATCH,
     'batch_length': LENGTH,
     'report_length': LENGTH,
-    'consec_train': 1,
-    'consec_report': 1,
     'replay_context': CONTEXT,
     'log_every': 1.0,
     'report_every': 0.0,
-    'report_batches': 1,
     'save_every': 0.0,
     'episode_timeout': 0.0,
-    'from_checkpoint': '',
-    'from_checkpoint_regex': '.*',
     'usage': False,
-    'replica': 0,
-    'replicas': 1,
-    'debug': False,
 }
 
 

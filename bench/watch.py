@@ -45,13 +45,12 @@ START = 1.7e9  # seconds since 1970
 class Server:
     """A dashboard process, asked over HTTP."""
 
-    def __init__(self, folder: Path, cache: Path):
+    def __init__(self, folder: Path):
         self.began = time.perf_counter()
         self.process = subprocess.Popen(
             [sys.executable, '-m', 'dreamerv3', 'watch', str(folder), '--port', '0'],
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {'XDG_CACHE_HOME': str(cache)},
         )
         assert self.process.stdout
         self.url = self.process.stdout.readline().split()[-1]
@@ -202,7 +201,7 @@ def live(server: Server, run: Path) -> None:
     )
 
 
-def in_browser(folder: Path, cache: Path) -> None:
+def in_browser(folder: Path) -> None:
     """From the start of the dashboard to the first and the last curve in Chromium."""
     from playwright.sync_api import sync_playwright
 
@@ -213,7 +212,7 @@ def in_browser(folder: Path, cache: Path) -> None:
         browser = playwright.chromium.launch(executable_path=program, args=flags)
         # The page's policy forbids eval, with which the driver would wait.
         view = browser.new_context(bypass_csp=True).new_page()
-        with contextlib.closing(Server(folder, cache)) as server:
+        with contextlib.closing(Server(folder)) as server:
             view.goto(server.url)
             for count in (1, FIRST_PICK):
                 view.wait_for_function(legends, arg=count, polling='raf')
@@ -232,15 +231,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument('--no-browser', dest='browser', action='store_false')
     args = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as place:
-        folder, cache = Path(place, 'logdir'), Path(place, 'cache')
+        folder = Path(place, 'logdir')
         make_runs(folder, args.runs)
-        with contextlib.closing(Server(folder, cache)) as server:
+        with contextlib.closing(Server(folder)) as server:
             page(server)
             all_runs(server, args.runs)
             live(server, folder / f'run{args.runs - 1:03d}')
             report('memory', 'below 300 MB', megabytes=server.megabytes())
         if args.browser:
-            in_browser(folder, cache / 'other')
+            in_browser(folder)
 
 
 if __name__ == '__main__':

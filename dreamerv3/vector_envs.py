@@ -8,6 +8,14 @@ import elements
 from embodied import envs
 from embodied.core import base
 from embodied.core.errors import ConfigError
+from embodied.envs.vector.wrappers import HostArrays
+from embodied.envs.wrappers import (
+    CheckSpaces,
+    ClipAction,
+    NormalizeAction,
+    ResizeImage,
+    UnifyDtypes,
+)
 from embodied.processes import cpu
 
 __all__ = [
@@ -19,6 +27,15 @@ __all__ = [
     'takes_num',
 ]
 
+# Wrappers that change nothing where the spaces stay the same.
+HARMLESS = (
+    CheckSpaces,
+    ClipAction,
+    HostArrays,
+    NormalizeAction,
+    ResizeImage,
+    UnifyDtypes,
+)
 NUM = 'num'  # setting of suites that make vector environments of any size
 CHOICE = 'vector'  # setting of those among them that make single ones as well
 
@@ -37,7 +54,7 @@ def members_per_worker(config: elements.Config) -> int:
     if run.envs_per_worker:
         return int(run.envs_per_worker)
     total = max(1, run.envs - run.first_env)
-    if CHOICE not in settings:
+    if CHOICE not in taken:
         return int(total)
     most = -(-total // cpu.count_cores())
     return next(size for size in range(most, 0, -1) if total % size == 0)
@@ -73,28 +90,35 @@ def check_script(config: elements.Config) -> None:
 
 def on_device(config: elements.Config, env: Any) -> Any:
     """The members inside of the wrappers, whose steps a program can contain."""
-    inner = env
+    inner, changing = env, []
     while not hasattr(inner, 'step_members') and hasattr(inner, 'env'):
+        changing += [] if isinstance(inner, HARMLESS) else [type(inner).__name__]
         inner = inner.env
+    steps = f'run.device_steps={config.run.device_steps}'
     if not hasattr(inner, 'step_members'):
         raise ConfigError(
-            f'run.device_steps={config.run.device_steps} needs an environment that is '
-            f'written in JAX (gymnax, craftax, navix, brax, playground), and '
-            f'{config.task} is none. Leave it at 1.'
+            f'{steps} needs an environment that is written in JAX (gymnax, craftax, '
+            f'navix, brax, playground), and {config.task} is none. Leave it at 1.'
         )
-    for outer, own in (
-        (env.obs_space, inner.obs_space),
-        (env.act_space, inner.act_space),
-    ):
-        changed = [k for k in outer if k not in own or not _same(outer[k], own[k])]
-        if changed:
-            raise ConfigError(
-                f'run.device_steps={config.run.device_steps} plays {config.task} '
-                f'without the wrappers of this process, which change {changed}. Leave '
-                f'it at 1, or leave out the options that do so (repeat, bound).'
-            )
+    if inner.num != config.run.envs:
+        raise ConfigError(
+            f'{steps} plays all environments of a run in one program, but '
+            f'run.envs={config.run.envs} and {config.task} has {inner.num} members. '
+            f'Set run.envs to {inner.num}.'
+        )
+    if changing or not _same_spaces(env, inner):
+        raise ConfigError(
+            f'{steps} plays {config.task} without what wraps it in a worker '
+            f'({", ".join(changing) or "conversions of its spaces"}). Leave it at 1, '
+            f'or leave out options that change the environment (repeat, length, bound, '
+            f'convert, size).'
+        )
     return inner
 
 
-def _same(one: elements.Space, other: elements.Space) -> bool:
-    return (one.dtype, one.shape) == (other.dtype, other.shape)
+def _same_spaces(one: Any, other: Any) -> bool:
+    kinds = lambda spaces: {k: (x.dtype, x.shape) for k, x in spaces.items()}
+    return all(
+        kinds(getattr(one, name)) == kinds(getattr(other, name))
+        for name in ('obs_space', 'act_space')
+    )

@@ -4,8 +4,9 @@ Names are imported on first use: environment workers, replay and logger unpickle
 factories from here and must not pay for, or even load, what only agents need.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .core.lazy import importer
 
 if TYPE_CHECKING:
     from . import clock, envs, jax, logging, replay, run, streams, transport
@@ -30,19 +31,21 @@ _HOMES = {
     'Driver': 'envs.runtime.driver',
     'RandomAgent': 'core.random_agent',
     'Wrapper': 'envs.wrappers',
-    'clock': '',
-    'core': '',
-    'envs': '',
-    'jax': '',
-    'logging': '',
-    'replay': '',
-    'run': '',
-    'streams': '',
-    'transport': '',
-    'limiters': 'core',
-    'wrappers': 'envs',
-    'selectors': 'replay.sampling',
 }
+_MODULES = (
+    'clock',
+    'core',
+    'core.limiters',
+    'envs',
+    'envs.wrappers',
+    'jax',
+    'logging',
+    'replay',
+    'replay.sampling.selectors',
+    'run',
+    'streams',
+    'transport',
+)
 
 __all__ = [
     'Agent',
@@ -69,14 +72,7 @@ __all__ = [
     'wrappers',
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'embodied' has no attribute '{name}'")
-    home = _HOMES[name]
-    if name[0].isupper():
-        return getattr(importlib.import_module(f'embodied.{home}'), name)
-    return importlib.import_module('.'.join(filter(None, ('embodied', home, name))))
+__getattr__ = importer(__name__, _HOMES, _MODULES)
 
 
 def __dir__() -> list[str]:

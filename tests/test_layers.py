@@ -1,6 +1,7 @@
 """The packages import each other as ARCHITECTURE.md says, and in no other way."""
 
 import ast
+import collections
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,3 +89,21 @@ def test_nothing_below_the_agent_imports_jax():
         and any(name.split('.')[0] in ('jax', 'jaxlib') for name in imported(path))
     ]
     assert wrong == []
+
+
+MANY = 15  # files of one folder
+ONE_PER_NAME = ('suites', 'commands')  # folders with a file per suite, per command
+
+
+def test_a_folder_holds_few_files():
+    counts = collections.Counter(path.parent for path in modules())
+    large = [x.name for x, count in counts.items() if count > MANY]
+    assert set(large) <= set(ONE_PER_NAME)
+
+
+def test_no_file_name_occurs_three_times():
+    tops = [*TOPS, 'bench', 'examples']
+    paths = [path for top in tops for path in (ROOT / top).rglob('*.py')]
+    counts = collections.Counter(path.name for path in paths)
+    del counts['__init__.py']
+    assert [name for name, count in counts.items() if count > 2] == []

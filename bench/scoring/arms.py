@@ -54,7 +54,7 @@ class Run(NamedTuple):
 
     @property
     def group(self) -> str:
-        """Of the runs that differ by their seed only."""
+        """Name of the runs that differ by their seed only."""
         arm = f'+{self.arm}' if self.arm else ''
         return f'{self.preset}{arm}-{self.task}'
 

@@ -44,7 +44,7 @@ class Curve(NamedTuple):
 
     @property
     def hours(self) -> float:
-        """Of training, NaN if unknown; a pause longer than PAUSE counts as none."""
+        """Hours of training, NaN if unknown; pauses longer than PAUSE do not count."""
         passed = np.diff(self.times)
         known = passed[passed <= PAUSE]
         return float(known.sum()) / 3600 if len(known) else math.nan
@@ -173,7 +173,7 @@ def compare(curves: Sequence[Curve], bins: Sequence[Bin], random: float) -> dict
 
 
 def load_curves(group: Run, state: Path) -> list[Curve]:
-    """Of all seeds of a group."""
+    """Curves of all seeds of a group."""
     names = (state / 'curves').glob(f'{group.group}-*.csv')
     runs = (named_run(path.stem) for path in sorted(names))
     same = [run for run in runs if run and run.group == group.group]

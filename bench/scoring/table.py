@@ -27,7 +27,7 @@ HEAD = (
 
 
 class Scores(NamedTuple):
-    """Of one group: what its seeds reached in a window of frames."""
+    """What the seeds of one group reached in a window of frames."""
 
     group: Run
     window: tuple[float, float]

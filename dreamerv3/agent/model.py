@@ -131,13 +131,13 @@ class Dreamer(Model):
 
     @functools.cached_property
     def layout(self) -> Layout:
-        """Of all that the optimizer changes."""
+        """Where in one vector each parameter lies that the optimizer changes."""
         example = jax.eval_shape(self._init_nets, jax.random.key(0))
         return Layout(example, self.devices.fsdp)
 
     @functools.cached_property
     def slow_layout(self) -> Layout:
-        """Of the slow value: the same as that of the fast one, which comes last."""
+        """Layout of the slow value; the fast one, which comes last, has the same."""
         return Layout(jax.eval_shape(self._init_nets, jax.random.key(0)).value)
 
     @functools.cached_property
@@ -465,7 +465,7 @@ class Dreamer(Model):
         return self.config.loss_scales[name.split('/')[0]]
 
     def _cast(self, params: Any) -> Any:
-        """In the compute dtype, cast once; norms stay in float32."""
+        """Parameters in the compute dtype, cast once; norms stay in float32."""
         is_norm = lambda x: isinstance(x, nets.RMSNorm)
         cast = lambda x: x if is_norm(x) else x.astype(self.dtype)
         return jax.tree.map(cast, params, is_leaf=is_norm)

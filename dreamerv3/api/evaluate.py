@@ -23,6 +23,7 @@ from embodied.processes.signals import StopSignals, Terminated
 
 from .. import config as config_lib
 from .. import factories
+from ..vector_envs import CHOICE
 
 __all__ = ['ENVS', 'EPISODES', 'Evaluation', 'evaluate', 'play']
 
@@ -142,7 +143,9 @@ def _options(config: elements.Config | None) -> dict[str, Any]:
     if config is None:
         return {}
     suite, _ = registry.parse(config.task)
-    return dict(config.env[suite]) if suite in ('own', 'gym') else {}
+    options = dict(config.env[suite]) if suite in ('own', 'gym') else {}
+    options.pop(CHOICE, None)
+    return options
 
 
 def _call(make_env: Any, index: int, seed: int) -> Any:

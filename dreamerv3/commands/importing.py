@@ -86,8 +86,10 @@ def merge(agent: Any, weights: Mapping[str, np.ndarray]) -> Merged:
 
 
 def _options(source: Path, flags: Sequence[str], trust: bool) -> elements.Config:
-    """Those that a bundle brings or the defaults, changed by the user's flags; raises
-    if the source is of an unknown kind, or names code and is not trusted."""
+    """Options of a bundle, or else the defaults, changed by the user's flags.
+
+    Raises if the source is of an unknown kind, or names code and is not trusted.
+    """
     if bundle.is_bundle(source):
         came = bundle.read(source)[0].config
         taken = foreign.take(flags, came, is_own=False, trust=trust)

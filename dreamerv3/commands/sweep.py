@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embodied.core.errors import ConfigError
+from embodied.core.files import write_whole
 from embodied.core.outside import shown
 from embodied.logging import read_records
 from embodied.processes.guard import Guard
@@ -70,7 +71,7 @@ def _run(
 ) -> int:
     codes = asyncio.run(_Sweep(jobs, args, flags).run())
     summary = [_summarize(job, codes.get(job)) for job in jobs]
-    (folder / 'summary.json').write_text(json.dumps(summary, indent=1) + '\n')
+    write_whole(folder / 'summary.json', json.dumps(summary, indent=1) + '\n')
     _print(args.task, summary)
     return 0 if all(map(_complete, summary)) else FAILED
 

@@ -12,12 +12,9 @@ from embodied.transport.keys import Keys
 from embodied.transport.keys import load as load_keys
 
 from .local_clock import LocalClock
+from .replica_timeouts import CLOCK_ANSWERS, CLOCK_ASKED, REPLICAS_START
 
 __all__ = ['ReplicaClocks', 'SharedClock', 'current', 'setup']
-
-PATIENCE = 900.0  # seconds for the slowest replica, which may compile between two calls
-ANSWER_SECONDS = 30.0  # for the server to say that a replica has run out of these
-CONNECT_SECONDS = 300.0  # for the other replicas to be started
 
 # `GlobalClock(every)` takes no connection: the process has one, which `setup` opens.
 _current: 'ReplicaClocks | None' = None
@@ -95,11 +92,11 @@ class ReplicaClocks:
 
     def connect(self) -> None:
         try:
-            self._client.connect(CONNECT_SECONDS)
+            self._client.connect(REPLICAS_START)
         except transport.Timeout as error:
             raise RoleError(
                 f'Replica {self._replica} does not reach the clocks of the replicas '
-                f'at {self._addr.text} (clock_addr) within {CONNECT_SECONDS:.0f} s. '
+                f'at {self._addr.text} (clock_addr) within {REPLICAS_START} s. '
                 'Start replica 0, at an address that all can reach.'
             ) from error
 
@@ -112,7 +109,7 @@ class ReplicaClocks:
         """The answer, when all replicas have asked."""
         answer = self._client.call('ask', self._replica, list(question), skip)
         try:
-            return answer.result(PATIENCE + ANSWER_SECONDS)
+            return answer.result(CLOCK_ANSWERS)
         except transport.RemoteError as error:
             raise RoleError(error.reason) from error
         except transport.Timeout as error:
@@ -161,7 +158,7 @@ class Meeting:
     is a replica that asks nothing for `patience` seconds.
     """
 
-    def __init__(self, replicas: int, patience: float = PATIENCE):
+    def __init__(self, replicas: int, patience: float = CLOCK_ASKED):
         self._replicas = replicas
         self._patience = patience
         self._change = threading.Condition()

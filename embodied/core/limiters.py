@@ -1,4 +1,4 @@
-"""Limiters: admit inserts into a replay and samples from it.
+"""Limiters: admit inserts into a replay and samples from it, in exact arithmetic.
 
 MinSize      sampling waits for a number of inserts
 RateLimiter  both sides wait for each other to keep a ratio
@@ -8,13 +8,39 @@ import math
 import threading
 from collections.abc import Callable
 from fractions import Fraction
+from typing import TypeVar
 
 from .errors import ConfigError
-from .ratios import MAX_DENOMINATOR, as_fraction, earned
 
-__all__ = ['MinSize', 'RateLimiter', 'steps_before_training']
+__all__ = [
+    'MinSize',
+    'RateLimiter',
+    'as_fraction',
+    'earned',
+    'steps_before_training',
+]
+
+N = TypeVar('N', int, Fraction)
 
 UNLIMITED = -1
+# A ratio such as 0.1 is one tenth, not the binary number next to it.
+MAX_DENOMINATOR = 10**6
+
+
+def as_fraction(ratio: float | Fraction) -> Fraction:
+    """The fraction that the user means by a decimal number."""
+    if isinstance(ratio, Fraction):
+        return ratio
+    return Fraction(str(ratio)).limit_denominator(MAX_DENOMINATOR)
+
+
+def earned(count: int, start: int, before: N, ratio: N) -> N:
+    """What `count` steps have earned, at `ratio` per step since `start`.
+
+    before: what the steps up to `start` have earned. Any unit will do, as long as
+    `before` and `ratio` have the same one.
+    """
+    return before + max(0, count - start) * ratio
 
 
 def steps_before_training(batch_size: int, sequence_length: int, streams: int) -> int:
@@ -120,14 +146,6 @@ class RateLimiter:
         """Sequences that sampling is behind (positive) or ahead (negative)."""
         with self._change:
             return 0.0 if self._unlimited else self._balance() / self._unit
-
-    def want_insert(self, count: int = 1) -> bool:
-        with self._change:
-            return self._may_insert(count)
-
-    def want_sample(self, count: int = 1) -> bool:
-        with self._change:
-            return self._may_sample(count)
 
     def insert(self, count: int = 1, timeout: float | None = None) -> bool:
         """Waits until `count` inserts may happen and counts them.

@@ -45,7 +45,7 @@ class BatchLayout:
         return PackedBatch(arrays, self)
 
     def unpack(self, arrays: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-        """In a program."""
+        """The batch by key, called while a program is traced."""
         batch = dict(arrays)
         if self._small is not None:
             batch |= self._small.split_on_device(batch.pop(BYTES))
@@ -65,7 +65,7 @@ class PackedBatch:
     layout: BatchLayout
 
     def unpack(self) -> dict[str, jax.Array]:
-        """In a program: the batch."""
+        """The batch by key, called while a program is traced."""
         return self.layout.unpack(self.arrays)
 
 

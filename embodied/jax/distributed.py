@@ -11,13 +11,14 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from embodied.clock.replica_timeouts import (
+    REPLICA_SILENT,
+    REPLICAS_END,
+    REPLICAS_START,
+)
 from embodied.core.errors import RoleError
 
 __all__ = ['await_all', 'connect', 'take_from_first']
-
-PATIENCE = 300  # seconds for all replicas to be started
-SILENCE = 30  # seconds after which one that says nothing is dead
-FAREWELL = 30  # seconds between the ends of two replicas
 
 
 def connect(replica: int, replicas: int, address: str) -> None:
@@ -31,15 +32,15 @@ def connect(replica: int, replicas: int, address: str) -> None:
             replicas,
             replica,
             cluster_detection_method='deactivate',
-            initialization_timeout=PATIENCE,
-            heartbeat_timeout_seconds=SILENCE,
-            shutdown_timeout_seconds=FAREWELL,
+            initialization_timeout=REPLICAS_START,
+            heartbeat_timeout_seconds=REPLICA_SILENT,
+            shutdown_timeout_seconds=REPLICAS_END,
         )
     except RuntimeError as error:
         raise RoleError(
             f'Replica {replica} of {replicas} cannot meet the others at '
             f'jax.coordinator_address={address}: {error}. Start all of them within '
-            f'{PATIENCE} seconds, with an address of replica 0 that all can reach.'
+            f'{REPLICAS_START} s, with an address of replica 0 that all can reach.'
         ) from error
 
 

@@ -56,7 +56,7 @@ class Model:
     def batch_shapes(
         self, batch: int, length: int
     ) -> 'dict[str, jax.ShapeDtypeStruct] | None':
-        """Of the batch keys, as replay serves them; None if that is not known."""
+        """Shapes of a batch by key, as replay serves it; None if they are not known."""
         return None
 
     def init_policy(self, batch: int) -> Any:

@@ -30,11 +30,11 @@ class PackedRows:
         self._row_bytes = sum(_size(*spec[1:]) for spec in self._specs)
 
     def shape(self, rows: int) -> jax.ShapeDtypeStruct:
-        """Of what `join` returns for arrays with so many rows."""
+        """Shape and dtype of what `join` returns for arrays with so many rows."""
         return jax.ShapeDtypeStruct((rows * self._row_bytes,), np.uint8)
 
     def join(self, arrays: Mapping[Any, np.ndarray]) -> np.ndarray:
-        """On the host: [bytes] uint8."""
+        """Packs arrays on the host: [bytes] uint8."""
         return np.concatenate(
             [
                 np.ascontiguousarray(arrays[name], dtype).reshape(-1).view(np.uint8)
@@ -43,18 +43,18 @@ class PackedRows:
         )
 
     def split(self, data: np.ndarray) -> dict[Any, np.ndarray]:
-        """On the host, the inverse of either join: views of the data."""
+        """Undoes either join on the host: views of the data."""
         return {
             name: data[part].view(dtype).reshape(shape)
             for name, part, shape, dtype in self._parts(len(data))
         }
 
     def join_on_device(self, arrays: Mapping[Any, jax.Array]) -> jax.Array:
-        """In a program: [bytes] uint8."""
+        """Packs arrays in a program: [bytes] uint8."""
         return jnp.concatenate([_bytes(arrays[name]) for name, *_ in self._specs])
 
     def split_on_device(self, data: jax.Array) -> dict[Any, jax.Array]:
-        """In a program, the inverse of either join."""
+        """Undoes either join in a program."""
         return {
             name: _values(data[part], shape, dtype)
             for name, part, shape, dtype in self._parts(len(data))

@@ -23,7 +23,7 @@ __all__ = ['WandbOutput']
 STEP = 'env_step'  # the axis of all curves
 ID_BYTES = 4
 BINS = 64  # of a histogram
-PATIENCE = 30.0  # seconds for its server to answer at the start
+START_SECONDS = 30.0  # for the server of wandb to answer
 
 
 class WandbOutput:
@@ -50,7 +50,9 @@ class WandbOutput:
             mode=mode,
             config=dict(config or {}),
             # wandb must neither print nor capture what is printed.
-            settings=wandb.Settings(silent=True, console='off', init_timeout=PATIENCE),
+            settings=wandb.Settings(
+                silent=True, console='off', init_timeout=START_SECONDS
+            ),
         )
         # Its own step may not go back, ours does after a crash.
         self._run.define_metric('*', step_metric=STEP)

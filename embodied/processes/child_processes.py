@@ -30,7 +30,7 @@ class Surroundings(NamedTuple):
 
     @classmethod
     def here(cls) -> 'Surroundings':
-        """Of this process, for a child that this thread starts."""
+        """What a child that this thread starts takes over from this process."""
         # Linux sends the signal when the starting thread ends, so only the main one
         # may ask for it. Otherwise children have to watch the end of their pipe.
         return cls(
@@ -41,7 +41,7 @@ class Surroundings(NamedTuple):
         )
 
     def adopt(self) -> None:
-        """Called by the child."""
+        """Makes the calling process, the child, like its parent."""
         if self.die_with_parent and sys.platform == 'linux':
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != self.parent:  # It died before it could be watched.

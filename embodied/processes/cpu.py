@@ -27,7 +27,7 @@ def count_cores() -> int:
 
 
 def of_family(pid: int) -> float:
-    """Of a process and those that it started."""
+    """CPU seconds of a process and of those that it started; 0 if it is gone."""
     try:
         process = psutil.Process(pid)
         return _sum([process, *process.children(recursive=True)])
@@ -36,12 +36,12 @@ def of_family(pid: int) -> float:
 
 
 def of_children() -> float:
-    """Of the processes that we have started."""
+    """CPU seconds of the processes that this one has started."""
     return _sum(psutil.Process().children(recursive=True))
 
 
 def of_thread(native_id: int) -> float:
-    """Of one of our threads; 0 if it has ended, or where Linux is not."""
+    """CPU seconds of a thread of this process; 0 if it has ended, or without Linux."""
     try:
         stat = (TASKS / str(native_id) / 'stat').read_text()
     except OSError:

@@ -4,13 +4,12 @@ import datetime
 import json
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ..core.errors import ConfigError
 from ..core.files import storage_errors
-from .identity import Identity
 from .lock_file import Held, LockFile
+from .process_identity import ProcessIdentity
 
 __all__ = ['FolderLock']
 
@@ -40,7 +39,7 @@ class FolderLock:
                 self._file = LockFile(self._folder / NAME)
         except Held as held:
             owner = _parse(held.record)
-            if not self._nested or Identity.read(owner) != Identity.of():
+            if not self._nested or ProcessIdentity.read(owner) != ProcessIdentity.of():
                 raise self._refusal(owner) from None
             self.epoch = _epoch(owner)
             return self
@@ -57,12 +56,7 @@ class FolderLock:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._release()
 
     def _refusal(self, owner: dict[str, Any]) -> ConfigError:
@@ -74,7 +68,7 @@ class FolderLock:
 
     def _sign(self, file: LockFile) -> None:
         now = datetime.datetime.now().isoformat(sep=' ', timespec='seconds')
-        owner = {**Identity.of()._asdict(), 'start': now, 'epoch': self.epoch}
+        owner = {**ProcessIdentity.of()._asdict(), 'start': now, 'epoch': self.epoch}
         file.write(json.dumps(owner).encode())
 
     def _release(self) -> None:
@@ -87,7 +81,7 @@ def _parse(data: bytes) -> dict[str, Any]:
     """The record of the last owner; {} if there is none, or only half of it."""
     try:
         record = json.loads(data)
-        Identity.read(record)
+        ProcessIdentity.read(record)
     except (ValueError, TypeError, AttributeError):
         return {}
     return record

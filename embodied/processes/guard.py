@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-from types import TracebackType
 
 from . import lineage
 from .child_processes import start_module
@@ -35,12 +34,7 @@ class Guard:
         os.close(theirs)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         os.close(self._lifeline)
         assert self._process
         self._process.wait()

@@ -4,8 +4,9 @@ Names are imported on first use, so that a role of a distributed run does not lo
 loops of one process.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..core.lazy import importer
 
 if TYPE_CHECKING:
     from . import parallel
@@ -24,13 +25,7 @@ _HOMES = {
 
 __all__ = ['Change', 'check_resume', 'eval_only', 'parallel', 'train', 'train_eval']
 
-
-def __getattr__(name: str) -> Any:
-    if name == 'parallel':
-        return importlib.import_module(f'{__name__}.parallel')
-    if name not in _HOMES:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return getattr(importlib.import_module(f'{__name__}.{_HOMES[name]}'), name)
+__getattr__ = importer(__name__, _HOMES, ('parallel',))
 
 
 def __dir__() -> list[str]:

@@ -17,7 +17,7 @@ from embodied.core.errors import ConfigError
 from .codec.encoding import prepare, unpack_value
 from .codec.frames import REPEAT, Content, Kind, Message, make_frames
 from .codec.shared_memory import SlabGone, SlabPool, SlabReader
-from .connection_keeper import Keeper
+from .connection_keeper import ConnectionKeeper
 from .errors import Disconnected, MessageError, Refused, RemoteError, Timeout
 from .futures import Future, Waiter
 from .handshake.client_side import ClientHandshake
@@ -83,7 +83,7 @@ class WireClient(Client):
         self._dialer = Dialer(addr, keys, encrypt, settings, wake)
         self._reader = SharedReader(name, self._handle, lambda: self._keeper.lose())
         self._lock = self._reader.lock  # guards everything below
-        self._keeper = Keeper(name, self, self._reader, self._dialer, queue)
+        self._keeper = ConnectionKeeper(name, self, self._reader, self._dialer, queue)
         self._calls: dict[int, Call] = {}  # by number, in order
         self._number = 0
         self._error: Exception | None = None  # why no call will ever be answered
@@ -170,7 +170,7 @@ class WireClient(Client):
     def begin(self, connection: ClientConnection) -> None:
         self._connection = connection
         if not self._error:
-            self._send(self._handshake.hello().frames())
+            self._send(self._handshake.opening().frames())
 
     def pause(self) -> None:
         self._connection = None
@@ -286,7 +286,7 @@ class WireClient(Client):
         self._reader.notify()
 
     def _leave(self) -> None:
-        self._send(Message(Kind.BYE).frames())
+        self._send(Message(Kind.CLOSE).frames())
 
     # Messages.
 
@@ -313,7 +313,7 @@ class WireClient(Client):
         """Handles a message that is not the answer to a call."""
         if message.kind == Kind.RELEASE:
             self._pool.release(message.number, self._holder)
-        elif message.kind == Kind.WELCOME:
+        elif message.kind == Kind.ACCEPTED:
             self._accept(message)
         elif message.kind == Kind.CHALLENGE:
             self._prove(message)
@@ -324,8 +324,8 @@ class WireClient(Client):
         elif message.kind == Kind.UNKNOWN:
             if self._connected:
                 self._forget_server()
-                self._send(self._handshake.hello().frames())
-        elif message.kind == Kind.HELLO:
+                self._send(self._handshake.opening().frames())
+        elif message.kind == Kind.OPEN:
             # TCP can connect a port to itself, which would also keep the server from
             # ever binding to it.
             if self._connection is not None:
@@ -336,7 +336,7 @@ class WireClient(Client):
 
     def _remote_error(self, description: Any) -> RemoteError:
         return RemoteError(
-            description['message'],
+            description['reason'],
             description['text'],
             self._server,
             description['kind'],

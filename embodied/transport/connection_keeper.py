@@ -20,7 +20,7 @@ from .wires.connection import ClientConnection
 from .wires.dialer import Dialer
 from .wires.wake_queue import WakeQueue
 
-__all__ = ['Keeper']
+__all__ = ['ConnectionKeeper']
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Kept(Protocol):
         """Runs callbacks of completed calls; called without the lock."""
 
 
-class Keeper:
+class ConnectionKeeper:
     """Opens the connections of a reader and looks after them until `stop`."""
 
     def __init__(

@@ -71,30 +71,26 @@ class RefusedRows(TransportError):
 class RemoteError(TransportError):
     """The handler at the other end raised an exception.
 
-    traceback: its text. server: the name of the server, '' if the backend has none;
-    it is kept as `origin`.
-    kind: the name of its type. errno: of the first OSError among it and its causes,
-    None if there is none.
+    reason: its message. traceback: its text. server: the name of the server, '' if the
+    backend has none; it is kept as `origin`. kind: the name of its type, '' if that is
+    not known. errno: of the first OSError among it and its causes, None if there is
+    none.
     """
 
     def __init__(
         self,
-        message: str,
+        reason: str,
         traceback: str = '',
         server: str = '',
         kind: str = '',
         errno: int | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(f'{kind}: {reason}' if kind else reason)
+        self.reason = reason
         self.traceback = traceback
         self.origin = server
         self.kind = kind
         self.errno = errno
-
-    @property
-    def reason(self) -> str:
-        """The message of the exception, without the name of its type."""
-        return str(self.args[0]).removeprefix(f'{self.kind}: ')
 
     @property
     def brief(self) -> str:

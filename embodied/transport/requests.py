@@ -147,7 +147,7 @@ class RequestHandler:
 
     def _handle_other(self, connection: ServerConnection, message: Message) -> None:
         """Handles a message that is not a request, or comes before the handshake."""
-        if message.kind == Kind.HELLO:
+        if message.kind == Kind.OPEN:
             self._shake_hands(connection, message)
         elif connection.session is None:
             self._send(connection, Message(Kind.UNKNOWN))
@@ -155,7 +155,7 @@ class RequestHandler:
             self.pool.release(message.number, connection)
         elif message.kind == Kind.MAPPED:
             connection.maps_slabs = self._settings.slab_bytes > 0
-        elif message.kind == Kind.BYE:
+        elif message.kind == Kind.CLOSE:
             self._detach(connection, for_good=True)
         else:
             raise MessageError(f'A client sent a message of kind {message.kind}.')

@@ -117,7 +117,7 @@ def replace(folder):
 def give_away(folder):
     """As root, to another user, and the manifest tells so truly."""
     if os.geteuid():
-        pytest.skip('only root gives files away')
+        pytest.skip('only root gives files away: run the tests as root')
     (part,) = folder.glob('*/box.pkl')
     os.chown(part, 12345, -1)
     manifest = part.with_name('manifest.json')

@@ -4,6 +4,7 @@ import pathlib
 import re
 import tomllib
 
+import pytest
 from ruamel.yaml import YAML
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -49,3 +50,24 @@ def test_extras_that_messages_name_exist():
             named |= set(re.findall(r'dreamer-parallel\[(\w+)\]', path.read_text()))
     assert 'cuda' in named
     assert named <= PROJECT['optional-dependencies'].keys()
+
+
+CODE = ('embodied', 'dreamerv3', 'docs', 'bench', 'tests', 'examples')
+NAMED = ['ARCHITECTURE.md', 'CONTRIBUTING.md', 'docs/decisions']
+
+
+def pages():
+    """The pages that lead to the code."""
+    for name in NAMED:
+        path = ROOT / name
+        yield from sorted(path.glob('*.md')) if path.is_dir() else [path]
+
+
+@pytest.mark.parametrize('page', list(pages()), ids=lambda path: path.name)
+def test_files_and_folders_that_a_page_names_exist(page):
+    below = [path for top in CODE for path in (ROOT / top).rglob('*')]
+    files = [path.relative_to(ROOT).as_posix() for path in [*ROOT.iterdir(), *below]]
+    named = re.findall(r'`([\w./]+(?:\.py|/))`', page.read_text())
+    ends = [name.rstrip('/') for name in named]
+    missing = [x for x in ends if not any(f'/{f}'.endswith(f'/{x}') for f in files)]
+    assert missing == []

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from comparing import assert_same
 
 import dreamerv3
 from dreamerv3.agent.model import Dreamer
@@ -128,12 +129,6 @@ def train(agent, *batches, carry=None):
 
 def values(agent):
     return agent.state
-
-
-def assert_same(one, two):
-    assert one.keys() == two.keys()
-    for name in one:
-        np.testing.assert_array_equal(one[name], two[name], err_msg=name)
 
 
 def test_training_changes_every_parameter(agent, batches):

@@ -241,10 +241,10 @@ def test_unusable_logdir_is_named(tmp_path, capsys):
 
 
 def test_logdir_is_filled_in(monkeypatch):
-    monkeypatch.setenv('HOME', '/home/somebody')
+    monkeypatch.setenv('HOME', '/home/user')
     path = expand('~/logs/{task}/{timestamp}', 'gym_a/b:C-v1')
     folder, stamp = path.rsplit('/', 1)
-    assert folder == '/home/somebody/logs/gym_a-b-C-v1'
+    assert folder == '/home/user/logs/gym_a-b-C-v1'
     assert len(stamp) == len('20260215T093000')
     with pytest.raises(ConfigError, match='{seed}.*{timestamp} and {task}'):
         expand('~/logs/{seed}', 'task')

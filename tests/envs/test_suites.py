@@ -41,6 +41,12 @@ def act(env, action, reset=False):
         ('procgen_coinrun', 'procgen', 'procgen'),
         ('dmlab_rooms_watermaze', 'deepmind_lab', 'dmlab-and-minecraft'),
         ('minecraft_diamond', 'minerl', 'dmlab-and-minecraft'),
+        ('envpool:Pong-v5', 'envpool', 'envpool'),
+        ('gymnax:CartPole-v1', 'gymnax', 'gymnax'),
+        ('craftax:symbolic', 'craftax', 'craftax'),
+        ('navix:Empty-5x5-v0', 'navix', 'navix'),
+        ('brax:ant', 'brax', 'brax'),
+        ('playground:WalkerWalk', 'mujoco_playground', 'playground'),
     ],
 )
 def test_missing_packages_are_named_with_where_to_get_them(

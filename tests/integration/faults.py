@@ -167,7 +167,7 @@ def check_folder(logdir):
 
 
 def check_ratio(logdir, ratio, rollout=0):
-    """Training is where the steps say it should be. rollout: steps that come at once."""
+    """Training is where the steps say it is. rollout: steps that come together."""
     counters = Manifest.read(Path(logdir) / 'ckpt').counters
     earned = (counters['steps'] - MINIMUM) * ratio / fault_parts.LENGTH
     slack = BAND + 2 * fault_parts.BATCH  # an update runs, another is owed in part

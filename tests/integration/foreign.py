@@ -110,7 +110,7 @@ class Agent:
 
     def train(self, carry, batch):
         assert batch['vector'].shape == (BATCH, LENGTH + CONTEXT, SIZE)
-        # The memory counts steps since the episode began, whoever shared a batch.
+        # The memory counts steps since the episode began, in whatever batch.
         ages = batch['age'][~batch['is_first'].astype(bool)]
         assert (ages > 0).all(), ages
         self.updates += 1

@@ -23,15 +23,21 @@ CLOCK_AHEAD = 1_000_000  # seconds that the clock of a host differs by
 def missing():
     """Why this machine cannot make hosts, or nothing."""
     if not shutil.which('ip') or not shutil.which('unshare'):
-        return 'needs the commands ip and unshare'
+        return 'needs network namespaces: apt-get install iproute2 util-linux'
     name = f'dreamer-try-{os.getpid()}'
     made = ip('netns', 'add', name, check=False)
     if made.returncode:
-        return f'cannot make network namespaces: {made.stderr.strip()}'
+        return (
+            f'needs network namespaces: run the tests as root ({made.stderr.strip()})'
+        )
     ends = ('name', 'near', 'type', 'veth', 'peer', 'name', 'far')
     cable = ip('-n', name, 'link', 'add', *ends, check=False)
     ip('netns', 'del', name)
-    return cable.returncode and f'cannot join them: {cable.stderr.strip()}' or ''
+    return (
+        cable.returncode
+        and f'needs virtual cables: modprobe veth ({cable.stderr.strip()})'
+        or ''
+    )
 
 
 class Hosts:

@@ -24,7 +24,7 @@ SHARED_MEMORY = '/dev/shm/'
 
 
 def finish(run):
-    """Ctrl-C, a clean end, and nobody left."""
+    """Ctrl-C, a clean end, and no process left."""
     processes = run.processes()
     for process in processes:
         # Without names in it, nothing in shared memory can outlive its users.

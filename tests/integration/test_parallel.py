@@ -174,6 +174,39 @@ def test_threads_of_portal_run_actor_and_learner(tmp_path):
     check_finished(tmp_path)
 
 
+# The keys that the reference names for each of the two, and no others.
+ACTOR = ('actor_addr', 'actor_batch', 'actor_threads', 'replay_addr', 'logger_addr')
+ACTOR += ('log_every',)
+LEARNER = ('batch_size', 'batch_length', 'replay_addr', 'logger_addr', 'report_every')
+LEARNER += ('save_every', 'log_every', 'report_batches', 'from_checkpoint')
+LEARNER += ('from_checkpoint_regex',)
+
+
+def test_actor_and_learner_need_no_more_keys_than_their_reference_names(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    logdir = tmp_path / 'logdir'  # of those that are given none
+    options = {'actor_batch': -1, 'actor_threads': 1, 'save_every': 60.0}
+    options |= {'report_batches': 1, 'from_checkpoint': ''}
+    options |= {'from_checkpoint_regex': '.*', **fixed_addresses()}
+    args = foreign.make_args(logdir, report_length=8, **options)
+    jobs = role_jobs(logdir, args)
+    with Supervisor(ParallelSettings.read(args)) as supervisor:
+        for name in jobs.keys() - {'agent'}:
+            supervisor.start(name, *jobs[name])
+        agent, barrier = foreign.Agent(), threading.Barrier(2)
+        portal.run([
+            portal.Thread(role, agent, barrier, {key: args[key] for key in keys})
+            for role, keys in (
+                (parallel.parallel_actor, ACTOR),
+                (parallel.parallel_learner, LEARNER),
+            )
+        ])  # fmt: skip
+        supervisor.wait()
+    check_finished(logdir)
+
+
 def test_jobs_of_the_command_line_make_one_run(tmp_path):
     flags = ['--configs', 'tiny', '--random_agent', 'True', '--run.envs', '3']
     flags += ['--run.eval_envs', '1', '--run.eval_every', '100']
@@ -355,7 +388,7 @@ def test_a_signal_before_the_agent_is_made_leaves_a_fresh_start(
     check_finished(logdir)
 
 
-def test_a_killed_launcher_leaves_nobody_behind(tmp_path, door, start_script):
+def test_a_killed_launcher_leaves_no_process_behind(tmp_path, door, start_script):
     launcher = start_script(tmp_path / 'run', '--steps', '1e9', '--at', '20')
     door.await_knock()
     processes = processes_of(launcher)

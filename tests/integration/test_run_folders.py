@@ -72,7 +72,7 @@ def test_a_full_disk_is_one_message_also_at_the_next_start(tmp_path, script):
     disk.mkdir()
     mount = ['mount', '-t', 'tmpfs', '-o', 'size=1m', 'none', str(disk)]
     if subprocess.run([*NAMESPACE, *mount], capture_output=True).returncode:
-        pytest.skip('this system does not let us mount a small tmpfs')
+        pytest.skip('needs to mount a small tmpfs: run the tests as root')
     command = [sys.executable, str(HERE / 'full_disk.py'), str(disk), script]
     done = subprocess.run([*NAMESPACE, *command], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

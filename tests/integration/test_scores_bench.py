@@ -95,7 +95,7 @@ def test_curves_that_outlived_their_runs_are_found(arms, curves, state):
     run = arms.Run('atari100k', 'atari100k_pong', 0)
     curves.export(run, state)
     shutil.rmtree(state / 'runs')
-    (state / 'curves' / 'notes.csv').write_text('of somebody')
+    (state / 'curves' / 'notes.csv').write_text('of a user')
     assert curves.runs_in(state) == [run]
 
 

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import jax
 import numpy as np
 import pytest
+from comparing import assert_same
 from toy_model import Toy, batch
 
 import embodied.jax
@@ -29,12 +30,6 @@ def train(agent, seeds):
 def values(agent):
     """Everything that training changes, by name."""
     return agent.state
-
-
-def assert_same(one, two):
-    assert one.keys() == two.keys()
-    for name in one:
-        np.testing.assert_array_equal(one[name], two[name], err_msg=name)
 
 
 # Learning
@@ -177,7 +172,7 @@ def test_a_table_can_grow_and_shrink():
         table = agent.resize_table(table, room)
         table, *_ = agent.policy_rows(table, np.array(rows), OBS)
         assert len(table) == room
-    # What new rows hold is arbitrary: rows start anew with an episode.
+    # What new rows hold is arbitrary: rows start with an episode.
     np.testing.assert_array_equal(np.asarray(table)[1:3, 0], [2, 3])
 
 

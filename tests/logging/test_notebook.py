@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip('ipykernel', reason='notebook tests need: pip install ipykernel')
-manager = pytest.importorskip('jupyter_client.manager')
+manager = pytest.importorskip(
+    'jupyter_client.manager', reason='notebook tests need: pip install jupyter_client'
+)
 
 DEADLINE = 120  # seconds for a message of the kernel
 CELL = """

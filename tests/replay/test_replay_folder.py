@@ -151,7 +151,7 @@ def test_a_second_writer_is_refused_by_name(tmp_path):
     make(tmp_path)
 
 
-def test_a_replay_that_nobody_uses_gives_its_folder_back(tmp_path):
+def test_a_replay_without_references_gives_its_folder_back(tmp_path):
     replay = make(tmp_path, sync_every=1000)
     add(replay, range(3))
     del replay
@@ -351,7 +351,7 @@ def test_a_full_disk_stops_inserting_and_keeps_what_is_there(tmp_path):
     mount = f'mount -t tmpfs -o size=8m none {tmp_path}/small'
     space = ['unshare', '--user', '--map-root-user', '--mount', 'sh', '-c']
     if subprocess.run([*space, mount], capture_output=True).returncode:
-        pytest.skip('this system does not let us mount a small tmpfs')
+        pytest.skip('needs to mount a small tmpfs: run the tests as root')
     command = [*space, f'{mount} && exec {sys.executable} {script}']
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr

@@ -143,7 +143,7 @@ def test_names_in_a_replay_cannot_steer_the_terminal(tmp_path, capsys):
     assert 'x\\x1b[2J\\nfake: float32[2]' in out and '\x1b' not in out
 
 
-def test_a_pipe_in_place_of_the_card_holds_nobody_up(logdir, capsys):
+def test_a_pipe_in_place_of_the_metadata_blocks_no_command(logdir, capsys):
     (logdir / 'replay' / 'replay.json').unlink()
     os.mkfifo(logdir / 'replay' / 'replay.json')
     main(['info', str(logdir)])

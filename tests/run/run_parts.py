@@ -10,9 +10,8 @@ import numpy as np
 
 FOLDER = Path(__file__).parent
 SIZE = 3  # entries of the observed vector
-ARGS = {
+ARGS = {  # what differs from the defaults
     'steps': 200,
-    'duration': 0.0,
     'train_ratio': 4.0,
     'envs': 2,
     'eval_envs': 2,
@@ -20,15 +19,10 @@ ARGS = {
     'batch_size': 3,
     'batch_length': 4,
     'report_length': 4,
-    'consec_train': 1,
-    'consec_report': 1,
-    'replay_context': 1,
     'log_every': 0.0,
     'report_every': 0.0,
     'report_batches': 2,
     'save_every': 0.0,
-    'from_checkpoint': '',
-    'from_checkpoint_regex': '.*',
     'debug': True,
 }
 

@@ -12,7 +12,7 @@ from embodied.replay import Replay
 from embodied.run.parallel.settings import ParallelSettings
 from embodied.run.shared.settings import Settings
 
-NOT_OPTIONS = {'task', 'run_id'}  # what is not known without a run
+NOT_OPTIONS = {'task', 'run_id', 'logdir'}  # what is not known without a run
 
 GIVEN = {'logdir': '~/logdir/run', 'batch_size': 16, 'batch_length': 64}
 
@@ -39,7 +39,7 @@ def test_defaults_are_those_of_the_options():
     checked = set()
     for field in dataclasses.fields(ParallelSettings):
         names = {field.name, f'run.{field.name}'} & options.keys()
-        if field.name in NOT_OPTIONS or field.default is dataclasses.MISSING:
+        if field.name in NOT_OPTIONS:
             continue
         (name,) = names
         assert field.default == options[name], name

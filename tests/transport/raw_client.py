@@ -97,12 +97,12 @@ def answer(sock: Any) -> wire.Message:
             return message
 
 
-def say_hello(sock: Any, session: bytes = bytes(16)) -> wire.Message:
+def send_opening(sock: Any, session: bytes = bytes(16)) -> wire.Message:
     identity = identities.Identity().plain()
     words = {'name': 'x', 'session': session, 'nonce': bytes(16), 'identity': identity}
-    sock.send_multipart(pack(wire.Kind.HELLO, words).frames())
+    sock.send_multipart(pack(wire.Kind.OPEN, words).frames())
     return answer(sock)
 
 
 def shake_hands(sock: Any, session: bytes = bytes(16)) -> None:
-    assert say_hello(sock, session).kind == wire.Kind.WELCOME
+    assert send_opening(sock, session).kind == wire.Kind.ACCEPTED

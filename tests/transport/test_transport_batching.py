@@ -33,6 +33,13 @@ class FakeJob(Job):
         raise NotImplementedError
 
 
+def serve_two(batcher):
+    """Both of its clients are answered."""
+    for client in 'ab':
+        batcher.add(FakeJob(client, 0, 0.0))
+    assert clients_of(batcher.take(0.0)) == ['a', 'b']
+
+
 def clients_of(jobs):
     return [job.client for job in jobs]
 
@@ -49,11 +56,9 @@ def test_a_full_batch_goes_at_once_and_takes_no_more_than_fits():
     assert clients_of(batcher.take(NEVER)) == ['c']
 
 
-def test_a_partial_batch_goes_when_everyone_waits():
+def test_a_partial_batch_goes_when_all_clients_wait():
     batcher = Batcher(batch=10, max_wait=NEVER)
-    for client in 'ab':
-        batcher.add(FakeJob(client, 0, 0.0))
-    assert clients_of(batcher.take(0.0)) == ['a', 'b']
+    serve_two(batcher)
     batcher.add(FakeJob('a', 0, 0.0))
     assert batcher.take(0.0) == []
     batcher.forget('b')
@@ -62,9 +67,7 @@ def test_a_partial_batch_goes_when_everyone_waits():
 
 def test_a_partial_batch_goes_when_its_oldest_row_waited_long_enough():
     batcher = Batcher(batch=10, max_wait=2.0)
-    for client in 'ab':
-        batcher.add(FakeJob(client, 0, 0.0))
-    batcher.take(0.0)
+    serve_two(batcher)
     assert batcher.deadline() is None
     batcher.add(FakeJob('a', 0, 5.0))
     assert batcher.deadline() == 7.0
@@ -74,9 +77,7 @@ def test_a_partial_batch_goes_when_its_oldest_row_waited_long_enough():
 
 def test_clients_that_were_just_answered_are_waited_for():
     batcher = Batcher(batch=10, max_wait=2.0)
-    for client in 'ab':
-        batcher.add(FakeJob(client, 0, 0.0))
-    batcher.take(0.0)
+    serve_two(batcher)
     batcher.add(FakeJob('b', 0, 1.0))
     batcher.free(9.0)  # The call for 'a' took until now.
     assert batcher.deadline() == 11.0
@@ -108,9 +109,7 @@ def test_rows_that_came_during_a_call_do_not_wait_for_ever(backend, serve, conne
 def test_how_long_to_wait_may_change():
     waits = [2.0]
     batcher = Batcher(batch=10, max_wait=lambda: waits[0])
-    for client in 'ab':
-        batcher.add(FakeJob(client, 0, 0.0))
-    batcher.take(0.0)
+    serve_two(batcher)
     batcher.add(FakeJob('a', 0, 5.0))
     waits[0] = 3.0
     assert batcher.deadline() == 8.0

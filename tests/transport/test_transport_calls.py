@@ -82,30 +82,35 @@ def cannot_save():
         raise StorageError('The chunk cannot be written.') from error
 
 
+def wrong_type():
+    raise TypeError('Not\nthis one')
+
+
 def relayed():
     raise transport.RemoteError('OSError: full', errno=errno.ENOSPC)
 
 
 @pytest.mark.parametrize(
-    ('handler', 'kind', 'number'),
+    ('handler', 'kind', 'reason', 'number'),
     [
-        (full_disk, 'OSError', errno.ENOSPC),
-        (cannot_save, 'StorageError', errno.ENOSPC),
-        (relayed, 'RemoteError', errno.ENOSPC),
-        ((1).__truediv__, 'TypeError', None),
+        (full_disk, 'OSError', '[Errno 28] No space left on device', errno.ENOSPC),
+        (cannot_save, 'StorageError', 'The chunk cannot be written.', errno.ENOSPC),
+        (relayed, 'RemoteError', 'OSError: full', errno.ENOSPC),
+        (wrong_type, 'TypeError', 'Not\nthis one', None),
     ],
 )
-def test_an_error_tells_its_kind_and_the_errno_of_its_cause(
-    backend, serve, connect, handler, kind, number
+def test_an_error_tells_its_kind_its_message_and_the_errno_of_its_cause(
+    backend, serve, connect, handler, kind, reason, number
 ):
     serve(transport_=backend, f=handler)
     with pytest.raises(transport.RemoteError) as info:
         connect(transport=backend).call('f').result(DEADLINE)
-    assert (info.value.kind, info.value.errno) == (kind, number)
-    assert info.value.args[0].startswith(f'{kind}: {info.value.reason}')
-    assert info.value.traceback.startswith('Traceback')
-    copy = pickle.loads(pickle.dumps(info.value))
-    assert (copy.kind, copy.errno, str(copy)) == (kind, number, str(info.value))
+    error = info.value
+    assert (error.kind, error.reason, error.errno) == (kind, reason, number)
+    assert str(error).startswith(f'{kind}: {reason}')
+    assert error.traceback.startswith('Traceback')
+    copy = pickle.loads(pickle.dumps(error))
+    assert vars(copy) == vars(error) and str(copy) == str(error)
 
 
 def test_an_unknown_method_is_an_error_of_the_caller(backend, serve, connect):

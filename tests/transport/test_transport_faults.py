@@ -236,7 +236,7 @@ def test_a_client_that_reaches_itself_is_not_connected(connect):
         mirror.set(zmq.RCVTIMEO, int(1000 * DEADLINE))
         port = mirror.bind_to_random_port('tcp://127.0.0.1')
         client = connect(addr=f'tcp://127.0.0.1:{port}', wait=False)
-        for _ in range(3):  # It disconnects each time, so the hello comes again.
+        for _ in range(3):  # It disconnects each time, so the opening comes again.
             mirror.send_multipart(mirror.recv_multipart())
         assert not client.connected
 

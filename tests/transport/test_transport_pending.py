@@ -10,7 +10,7 @@ import time
 import psutil
 import pytest
 import zmq
-from raw_client import bare_socket, port_of, raw_client, say_hello
+from raw_client import bare_socket, port_of, raw_client, send_opening
 from waiting import await_hang_up
 
 from embodied import transport
@@ -32,7 +32,7 @@ WORDS = {
         'nothing': b'',
         'half a size': b'\x00\x01',
         'a large frame': struct.pack('<I', 2**20 - 1),
-        'the largest hello': struct.pack('<I', 2**16),
+        'the largest opening': struct.pack('<I', 2**16),
         'a frame that never ends': struct.pack('<I', 2**15) + bytes(100),
     },
     'tcp': {
@@ -146,7 +146,7 @@ def test_a_zeromq_client_without_our_handshake_is_disconnected(stack):
             sock.connect(f'tcp://127.0.0.1:{port_of(addr)}')
             assert monitor.poll(1000 * DEADLINE)  # It answers heartbeats, and still.
     with raw_client(addr) as known, watching(known) as monitor:
-        assert say_hello(known).kind == wire.Kind.WELCOME
+        assert send_opening(known).kind == wire.Kind.ACCEPTED
         assert not monitor.poll(3000)
     assert client.call('f').result(DEADLINE) == 1
 

@@ -8,7 +8,7 @@ import stat
 import internals
 import numpy as np
 import pytest
-from raw_client import answer, raw_client, say_hello
+from raw_client import answer, raw_client, send_opening
 
 from embodied import transport
 from embodied.core.errors import ConfigError
@@ -132,7 +132,7 @@ def test_bare_sockets_cannot_call_without_proof(stack, ours):
     with raw_client(direct(addr)) as sock:
         sock.send_multipart(pack(wire.Kind.REQUEST, (1,), 1, b'f').frames())
         assert answer(sock).kind == wire.Kind.UNKNOWN
-        assert say_hello(sock).kind == wire.Kind.CHALLENGE
+        assert send_opening(sock).kind == wire.Kind.CHALLENGE
 
 
 def test_unencrypted_networks_are_warned_about(ours, caplog):

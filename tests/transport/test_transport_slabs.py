@@ -87,7 +87,7 @@ def test_arrays_made_in_a_slab_are_sent_without_a_copy(pool, reader):
     assert internals.slabs_of(pool)['used'] == 0
 
 
-def test_slabs_of_a_vanished_peer_are_never_written_again(pool, reader):
+def test_slabs_of_a_vanished_process_are_never_written_again(pool, reader):
     array = send(pool, reader, numbers(seed=1))
     pool.drop('client')
     assert internals.slabs_of(pool)['slabs'] == 0

@@ -65,7 +65,9 @@ def test_an_address_with_tcp_is_served_to_local_clients_too(stack, connect):
         assert connect(addr=f'{host}:{port}').call('f').result(DEADLINE) == 1
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason='only root can become another user')
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason='only root can become another user: run the tests as root'
+)
 def test_other_users_are_refused_and_logged_once(serve, connect, addr, caplog):
     serve(f=lambda: 1)
     code = (

@@ -27,7 +27,7 @@ GPU_DENSE = 512
 # A sum over so many is written out: a GPU would launch a kernel for it in each step.
 FEW_CLASSES = 32
 
-# Those that the state is multiplied with in each step.
+# Kernels that the state is multiplied with in each step.
 LOOP_KERNELS = (
     *('stoch_in', 'hidden_own', 'hidden_shared', 'gru'),
     *('deter_out', 'post_logit'),

@@ -162,7 +162,7 @@ def _curve(
 
 
 def _edges(end: float, references: Sequence[Reference], bins: int | None) -> np.ndarray:
-    """Of bins that reach to `end` at least; means are compared over the same ones."""
+    """Edges of bins up to `end` at least; means are compared over the same bins."""
     if bins is None and references:
         frames = references[0].frames
         step = frames[-1] - frames[-2] if len(frames) > 1 else frames[-1]

@@ -20,7 +20,7 @@ def final_value(x: np.ndarray, values: np.ndarray) -> float:
 
 
 def final_score(folder: Path) -> float | None:
-    """That of the training episodes of a run; None if none has ended."""
+    """Final score of the training episodes of a run; None if none has ended."""
     file = FileSeries(folder / 'scores.jsonl', np.inf, only=[SCORE]).read()
     if SCORE not in file.series:
         return None

@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from embodied.processes.identity import Identity, uptime
+from embodied.processes.process_identity import ProcessIdentity, uptime
 
 from .run_files import last_lines, read_object
 
@@ -54,13 +54,13 @@ def _verdict(status: dict[str, Any]) -> str:
     if state in OVER:
         return state
     try:
-        writer = Identity.read(status)
+        writer = ProcessIdentity.read(status)
     except (TypeError, ValueError, OverflowError):
         return UNKNOWN
     alive = writer.alive
     if alive is False:
         return DEAD
-    if alive and writer.boot == Identity.of().boot:
+    if alive and writer.boot == ProcessIdentity.of().boot:
         age = uptime() - _number(status.get('uptime'))
     else:
         age = time.time() - _number(status.get('heartbeat'))
@@ -109,7 +109,7 @@ def _from_events(events: list[dict[str, Any]]) -> tuple[str, str]:
 
 def _process_state(event: dict[str, Any]) -> str:
     host, pid = event.get('host'), int(_number(event.get('pid')))
-    if host != Identity.of().host:
+    if host != ProcessIdentity.of().host:
         return UNKNOWN
     try:
         # A process that began later is another one that was given the same number.

@@ -32,6 +32,13 @@ class Clock:
                 self._ends.append(time)
                 self._zeros.append(zero)
 
+    def copy(self) -> 'Clock':
+        """One that learns without this one."""
+        other = Clock()
+        other._begins, other._ends = list(self._begins), list(self._ends)
+        other._zeros = list(self._zeros)
+        return other
+
     def seconds(self, times: np.ndarray, start: float) -> np.ndarray:
         """Seconds of training at these times of day [N].
 

@@ -158,6 +158,9 @@ def sample_lines(file: BinaryIO, start: int, count: int, parse: Parser) -> Colum
     size = os.fstat(file.fileno()).st_size
     reach = 4096  # bytes that hold a line, adapted to those found
     lines = []
+    latest = (
+        -1
+    )  # where the last one begins; shorter files have fewer lines than asked for
     for position in np.linspace(start, size, count, endpoint=False):
         offset = int(position)
         data = os.pread(file.fileno(), reach, offset)
@@ -167,7 +170,9 @@ def sample_lines(file: BinaryIO, start: int, count: int, parse: Parser) -> Colum
         if last < 0 or (offset != start and not first):
             reach = min(2 * reach, LONGEST_LINE)
             continue
-        lines.append(data[first:last])
+        if offset + first > latest:
+            latest = offset + first
+            lines.append(data[first:last])
     columns.take(lines, parse)
     return columns
 

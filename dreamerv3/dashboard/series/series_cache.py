@@ -84,15 +84,21 @@ class SeriesCache:
     def _series(self, folder: Path, names: Collection[str], samples: int) -> RunSeries:
         files = self._files[folder]
         series: dict[str, np.ndarray] = {}
+        clock = files[home(SECONDS)].clock
+        starts = []
         for filename, file in files.items():
             rest = file.sample(samples) if file.behind else {}
+            if SECONDS in rest:  # else times of day are drawn as they are
+                clock = clock.copy()
+                clock.learn(rest[SECONDS]['time'], rest[SECONDS]['mean'])
+            starts += [points['time'].min() for points in rest.values()]
             for name in names:
                 if home(name) != filename:
                     continue
                 known = [file.series[name].buckets] if name in file.series else []
                 if parts := [*known, *([rest[name]] if name in rest else [])]:
                     series[name] = np.concatenate(parts)
-        return _placed(series, list(files.values()), files[home(SECONDS)].clock)
+        return _placed(series, list(files.values()), clock, starts)
 
     def _look(self, folders: Sequence[Path]) -> list[FileSeries]:
         """The files of the runs, which know how long they are now."""
@@ -132,9 +138,13 @@ def read_run(folder: Path, metric: str) -> RunSeries:
 
 
 def _placed(
-    series: dict[str, np.ndarray], files: Sequence[FileSeries], clock: Clock
+    series: dict[str, np.ndarray],
+    files: Sequence[FileSeries],
+    clock: Clock,
+    sampled: Sequence[float] = (),
 ) -> RunSeries:
-    starts = [file.start for file in files if file.start is not None]
+    """sampled: times of lines that are not read yet, among them the first ones."""
+    starts = [*sampled, *(file.start for file in files if file.start is not None)]
     share = min(file.share for file in files)
     return RunSeries(series, clock, min(starts, default=0.0), share)
 

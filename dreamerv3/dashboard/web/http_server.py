@@ -14,7 +14,7 @@ from embodied.core.errors import ConfigError
 from ..series.follower import Follower
 from ..series.reference import Reference
 from .app import make_app
-from .connection import Connection
+from .http_connection import Connection
 
 __all__ = ['listen', 'serve']
 

@@ -9,6 +9,7 @@
 A row counts once `committed` says so, and that is written after the row.
 """
 
+import dataclasses
 import json
 import mmap
 import os
@@ -59,32 +60,27 @@ class BadSegment(Exception):
     """The file is not a whole segment of this format; the message says why."""
 
 
+@dataclasses.dataclass(eq=False)
 class SegmentSpec:
     """Everything that decides where columns and records lie within a segment."""
 
-    def __init__(
-        self,
-        schema: Schema,
-        chunks: int,
-        chunksize: int,
-        store: str,
-        number: int,
-        latents_in_file: bool,
-    ):
-        self.schema = schema
-        self.chunks = chunks
-        self.chunksize = chunksize
-        self.store = store
-        self.number = number
-        self.latents_in_file = latents_in_file
+    schema: Schema
+    chunks: int
+    chunksize: int
+    store: str
+    number: int
+    latents_in_file: bool
+
+    def __post_init__(self) -> None:
         self.description = json.dumps(self.to_json()).encode()
         self.table = round_up(HEADER.itemsize + len(self.description), PAGE)
-        size, start = (chunks, chunksize), self.table + chunks * CHUNK.itemsize
+        size, schema = (self.chunks, self.chunksize), self.schema
+        start = self.table + self.chunks * CHUNK.itemsize
         self.main = ColumnLayout(schema.main, *size, round_up(start, PAGE))
         self.marks = ColumnLayout(schema.marks, *size, self.main.end)
         self.latents = ColumnLayout(schema.latents, *size, self.marks.end)
         self.in_file = [self.main, self.marks]
-        if latents_in_file:
+        if self.latents_in_file:
             self.in_file.append(self.latents)
         self.nbytes = self.in_file[-1].end
 

@@ -4,8 +4,9 @@ Names are imported on first use, so that an environment worker loads no more tha
 needs.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ...core.lazy import importer
 
 if TYPE_CHECKING:
     from .actor.actor_server import parallel_actor
@@ -38,12 +39,7 @@ __all__ = [
     'parallel_replay',
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    home = importlib.import_module(f'{__name__}.{_HOMES[name]}')
-    return getattr(home, name)
+__getattr__ = importer(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -19,9 +19,9 @@ from .learner.learner import parallel_learner
 from .pickling import unpack
 from .run_state import FAILURE, RunState
 from .settings import ParallelSettings
-from .supervision.failure import RoleFailure
 from .supervision.health import Health
 from .supervision.process import ENDED, RoleEvent
+from .supervision.role_failure import RoleFailure
 from .timeouts import OTHER_THREAD_ENDS
 
 __all__ = ['AgentRun', 'AgentThread', 'parallel_agent']

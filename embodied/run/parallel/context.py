@@ -6,15 +6,16 @@ with the options in its `args`, and hands the context to the classes of the role
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from ... import transport
 from ...logging import add_event
 from ...transport import addresses, keys
+from ..shared.settings import NEEDED
 from . import run_id
 from .address_book import AddressBook
-from .settings import ParallelSettings
+from .settings import SHARED, ParallelSettings
 from .supervision.health import Health
 from .timeouts import SAY_WAITING
 
@@ -31,16 +32,28 @@ class RoleContext:
     health: what the supervisor learns about the role, and what it asks of the role.
         A role without a supervisor has one of its own.
     addresses: finds servers that may move.
+    assumed: names of options that were not given, so that other roles may have others.
     """
 
     settings: ParallelSettings
     health: Health = dataclasses.field(default_factory=Health)
     addresses: AddressBook = dataclasses.field(default_factory=AddressBook.of)
+    assumed: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, args: Mapping[str, Any], health: Health | None = None) -> Self:
-        """Context of a role with these options and, if it has a supervisor, health."""
-        return cls(ParallelSettings.read(args), health or Health())
+    def of(
+        cls,
+        args: Mapping[str, Any],
+        health: Health | None = None,
+        needed: Sequence[str] = NEEDED,
+    ) -> Self:
+        """Context of a role with these options and, if it has a supervisor, health.
+
+        needed: options that must be given.
+        """
+        settings = ParallelSettings.read(args, needed)
+        assumed = frozenset(name for name in SHARED if name not in args)
+        return cls(settings, health or Health(), assumed=assumed)
 
     def make_server(
         self, addr: str, name: str, declared: Mapping[str, str] | None = None
@@ -93,7 +106,8 @@ class RoleContext:
         """Options that servers and clients share."""
         settings = self.settings
         run = settings.run_id or run_id.read(settings.logdir)
-        shared = {**settings.shared, **(declared or {})}
+        known = {k: v for k, v in settings.shared.items() if k not in self.assumed}
+        shared = {**known, **(declared or {})}
         return {
             'identity': transport.Identity(run, shared),
             'encrypt': settings.encrypt,

@@ -111,7 +111,7 @@ def _run(
 
 
 def _choose_saves(settings: ParallelSettings, records: RunRecords) -> None:
-    """Those that belong together, as far as they are whole."""
+    """Chooses the saves of the roles that belong together and are whole."""
     folder, note = settings.checkpoints, records.event
     roles = [x for x in ROLES if not (settings.remote_replay and x == 'replay')]
     Manifest.recover(folder, note).adopt(folder, note, roles)

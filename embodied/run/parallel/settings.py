@@ -1,7 +1,7 @@
 """Settings of distributed runs: complete and check the `args` that roles get."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...core.errors import ConfigError
@@ -9,21 +9,12 @@ from ...core.renamed import renew
 from ...envs.adapters.own import PICKLE
 from ...processes import cpu
 from ...transport import TRANSPORTS
-from ..shared.settings import Settings
+from ..shared.settings import BATCH_SHAPES, NEEDED, Settings
 
-__all__ = ['FIRST_EVAL_ENV', 'MOST_ENVS', 'ParallelSettings', 'WorkerPlan']
+__all__ = ['FIRST_EVAL_ENV', 'MOST_ENVS', 'SHARED', 'ParallelSettings', 'WorkerPlan']
 
 # Options that all roles must agree on, compared in the handshake.
-SHARED = (
-    'eval_envs',
-    'actor_batch',
-    'batch_size',
-    'batch_length',
-    'report_length',
-    'consec_train',
-    'consec_report',
-    'replay_context',
-)
+SHARED = ('eval_envs', 'actor_batch', *BATCH_SHAPES, 'replay_context')
 
 MOST_ROWS = 1024  # in one policy call; environments may join beyond run.envs
 
@@ -41,13 +32,13 @@ class WorkerPlan(NamedTuple):
 
     @property
     def indices(self) -> tuple[int, ...]:
-        """Of the environments among those of their kind, from 0 on."""
+        """Numbers of the environments among those of their kind, from 0 on."""
         first = FIRST_EVAL_ENV if self.is_eval else 0
         return tuple(envid - first for envid in self.envids)
 
     @property
     def name(self) -> str:
-        """Of the process, its log and its connections: env3, or eval0."""
+        """Name of the process, its log and its connections: env3, or eval0."""
         return f'{"eval" if self.is_eval else "env"}{self.indices[0]}'
 
 
@@ -88,15 +79,19 @@ class ParallelSettings(Settings):
     hang_timeout: float = 120.0
 
     @classmethod
-    def read(cls, args: Mapping[str, Any]) -> 'ParallelSettings':
+    def read(
+        cls, args: Mapping[str, Any], needed: Sequence[str] = NEEDED
+    ) -> 'ParallelSettings':
         args = dict(args)
+        if 'envs' not in args:  # A full batch can form.
+            args['envs'] = max(cls.envs, int(args.get('actor_batch', 0)))
         usage = args.get('usage')
         if isinstance(usage, Mapping):  # One switch per kind of meter.
             args['usage'] = any(usage.values())
         if 'transport' in args:
             named = {'run.transport': args['transport']}
             args['transport'] = renew(named)['run.transport']
-        settings = super().read(args)
+        settings = super().read(args, needed)
         assert isinstance(settings, ParallelSettings)
         return settings
 

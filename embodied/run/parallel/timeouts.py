@@ -30,8 +30,9 @@ LAST_MESSAGES = 5.0  # for replay, and for the logger, to answer the learner's l
 
 # Saves and latents
 
-PEERS_SAVE = 10.0  # for replay and logger to save before the agent saves without them
-# For the agent to save after another role has failed; > PEERS_SAVE
+# For replay and logger to save, before the agent saves without them
+WRITERS_ANSWER = 10.0
+# For the agent to save after another role has failed; > WRITERS_ANSWER
 LEAD_SAVES = 20.0
 WRITERS_SAVE = 5.0  # for replay and logger to save after that, or at the end of a grace
 # For replay to take latents, while training waits;

@@ -31,12 +31,12 @@ class Outcome(NamedTuple):
 
     @classmethod
     def of(cls, reason: str) -> 'Outcome':
-        """Of a clean end; without a reason, there was nothing left to do."""
+        """Outcome of a clean end; without a reason, there was nothing left to do."""
         return cls(FINISHED if reason in (STEPS, '') else STOPPED, reason)
 
     @classmethod
     def after(cls, error: BaseException) -> 'Outcome':
-        """Of an end by an exception."""
+        """Outcome of a run that ended by an exception."""
         if isinstance(error, Terminated):
             return cls(KILLED, error.signal)
         if isinstance(error, KeyboardInterrupt):

@@ -6,9 +6,32 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from ...core.ratios import as_fraction, earned
+from ...core.limiters import as_fraction, earned
 
 __all__ = ['RatioHistory', 'RatioPeriod', 'TrainRatio', 'measured_ratio']
+
+
+class RatioPeriod(NamedTuple):
+    """Part of a run with one ratio; it lasts until the next one starts.
+
+    What a step earns are sequences, or updates.
+    """
+
+    start: int  # environment steps before it
+    earned: Fraction  # what those have earned
+    ratio: Fraction | None  # earned per step; None: no limit
+
+    def earned_at(self, steps: int) -> Fraction:
+        """What so many steps have earned, all of them in this period or before."""
+        assert self.ratio is not None
+        return earned(steps, self.start, self.earned, self.ratio)
+
+    def followed_by(
+        self, ratio: Fraction | None, steps: int, earned: Fraction
+    ) -> 'RatioPeriod':
+        """How a run goes on with `ratio` after `steps` steps that earned `earned`: in
+        this period, or in a new one if the ratio is another."""
+        return self if ratio == self.ratio else RatioPeriod(steps, earned, ratio)
 
 
 class TrainRatio:
@@ -29,16 +52,15 @@ class TrainRatio:
         assert batch_steps >= 1 and minimum >= 0, (batch_steps, minimum)
         self._rate = as_fraction(ratio) / batch_steps
         self._minimum = minimum
-        self._start = (minimum, 0)  # steps and earned updates to count from
+        self._period = RatioPeriod(minimum, Fraction(0), _limit(self._rate))
         self._steps = 0
         self.earned = 0
 
     def advance(self, steps: int) -> None:
         """Takes note of the environment steps played so far."""
         assert steps >= self._steps, (steps, self._steps)
-        if self._rate >= 0:
-            start, before = self._start
-            self.earned = math.floor(earned(steps, start, Fraction(before), self._rate))
+        if self._period.ratio is not None:
+            self.earned = math.floor(self._period.earned_at(steps))
         elif steps >= self._minimum:
             self.earned += 1
         self._steps = steps
@@ -46,35 +68,27 @@ class TrainRatio:
     def save(self) -> dict[str, Any]:
         return {
             'rate': self._rate,
-            'start': self._start,
+            'start': (self._period.start, self._period.earned),
             'steps': self._steps,
             'earned': self.earned,
         }
 
     def load(self, data: dict[str, Any]) -> None:
         self._steps, self.earned = data['steps'], data['earned']
-        if data['rate'] == self._rate:
-            self._start = data['start']
-        else:
-            self._start = (max(self._steps, self._minimum), self.earned)
+        start, before = data['start']
+        saved = RatioPeriod(start, Fraction(before), _limit(data['rate']))
+        now = max(self._steps, self._minimum)
+        self._period = saved.followed_by(_limit(self._rate), now, Fraction(self.earned))
+
+
+def _limit(rate: Fraction) -> Fraction | None:
+    """The ratio of a period: a negative rate is no limit."""
+    return None if rate < 0 else rate
 
 
 def measured_ratio(trained_steps: int, steps: int, minimum: int) -> float:
     """Replayed per environment step since training began."""
     return trained_steps / (steps - minimum) if steps > minimum else 0.0
-
-
-class RatioPeriod(NamedTuple):
-    """Part of a run with one ratio; it lasts until the next one starts."""
-
-    start: int  # environment steps before it
-    earned: Fraction  # sequences that those have earned
-    ratio: Fraction | None  # sequences per step; None: no limit
-
-    def earned_at(self, steps: int) -> Fraction:
-        """Sequences that so many steps have earned, all of them in this period."""
-        assert self.ratio is not None
-        return earned(steps, self.start, self.earned, self.ratio)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,10 +119,9 @@ class RatioHistory:
         if not used:
             return RatioHistory((RatioPeriod(minimum, Fraction(0), ratio),))
         last = used[-1]
-        if last.ratio != ratio:
-            free = last.ratio is None
-            before = Fraction(trained) if free else last.earned_at(steps)
-            used.append(RatioPeriod(steps, before, ratio))
+        before = Fraction(trained) if last.ratio is None else last.earned_at(steps)
+        following = last.followed_by(ratio, steps, before)
+        used += [following] if following is not last else []
         return RatioHistory(tuple(used))
 
     def save(self) -> list[dict[str, Any]]:

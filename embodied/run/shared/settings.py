@@ -1,7 +1,7 @@
 """Settings of the loops: reads, checks and completes the `args` that they are given."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +9,23 @@ from ...core.checkpoint import RUN_SUBFOLDER
 from ...core.errors import ConfigError
 from ...core.limiters import steps_before_training
 
-__all__ = ['Settings']
+__all__ = ['BATCH_SHAPES', 'NEEDED', 'Settings']
 
-POSITIVE = (
-    'envs',
-    'eval_eps',
-    'eval_every',
+NEEDED = ('logdir', 'batch_size', 'batch_length')  # must be given to the loops
+
+# Sizes of batches; in configs.yaml they are outside of `run`.
+BATCH_SHAPES = (
     'batch_size',
     'batch_length',
     'report_length',
     'consec_train',
     'consec_report',
+)
+POSITIVE = (
+    'envs',
+    'eval_eps',
+    'eval_every',
+    *BATCH_SHAPES,
     'report_batches',
     'keep',
     'film_frames',
@@ -29,14 +35,15 @@ NOT_NEGATIVE = ('steps', 'duration', 'replay_context', 'eval_envs', 'film_every'
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """Options of one run. Fields without a default must be given.
+    """Options of one run.
 
-    The defaults are those of dreamerv3/configs.yaml, which describes the options.
+    The defaults are those of dreamerv3/configs.yaml, which describes the options, but
+    for the folder: what is given none works in one below the working directory.
     """
 
-    logdir: Path
-    batch_size: int
-    batch_length: int
+    logdir: Path = Path('logdir')
+    batch_size: int = 16
+    batch_length: int = 64
     steps: int = 10_000_000_000
     duration: float = 0.0
     train_ratio: float = 32.0
@@ -62,18 +69,19 @@ class Settings:
     trust: bool = False
 
     @classmethod
-    def read(cls, args: Mapping[str, Any]) -> 'Settings':
-        """From an `elements.Config` or a dict, which may hold other keys, too."""
+    def read(
+        cls, args: Mapping[str, Any], needed: Sequence[str] = NEEDED
+    ) -> 'Settings':
+        """From an `elements.Config` or a dict, which may hold other keys, too.
+
+        needed: the keys that it must hold.
+        """
         fields = dataclasses.fields(cls)
-        missing = [
-            f.name
-            for f in fields
-            if f.default is dataclasses.MISSING and f.name not in args
-        ]
+        missing = [name for name in needed if name not in args]
         if missing:
             raise ConfigError(
-                f'The args of the loop lack {", ".join(missing)}. They hold logdir, '
-                'batch_size, batch_length and whatever differs from its default in '
+                f'The args of the loop lack {", ".join(missing)}. They hold '
+                f'{", ".join(needed)} and whatever differs from its default in '
                 'dreamerv3/configs.yaml: report_length, consec_train, consec_report, '
                 "replay_context and the options of 'run'."
             )

@@ -24,7 +24,7 @@ from ..shared.reporter import Reporter
 from ..shared.restore import restore
 from ..shared.settings import Settings
 from .collector import Collector
-from .updates import Learner
+from .trainer import Trainer
 
 __all__ = ['Makers', 'TrainLoop', 'open_driver', 'run_to_end', 'train']
 
@@ -105,7 +105,7 @@ class TrainLoop:
             self.progress,
             Filming(settings.film_every, settings.film_frames, FOREVER),
         )
-        self.learner = Learner(
+        self.learner = Trainer(
             self.agent, makers.stream(replay, 'train'), self.store, settings.batch_size
         )
         self.reporter = Reporter(self.agent, makers.stream(replay, 'report'), settings)

@@ -42,8 +42,8 @@ INLINE = 0  # slab number of an array that travels in a frame of its own
 class Kind:
     """The kind of a message. Clients send the first row, servers the second."""
 
-    HELLO, REQUEST, BYE, MAPPED = 1, 2, 3, 4
-    CHALLENGE, WELCOME, REFUSED, UNKNOWN, REPLY, ERROR, PROBE = range(5, 12)
+    OPEN, REQUEST, CLOSE, MAPPED = 1, 2, 3, 4
+    CHALLENGE, ACCEPTED, REFUSED, UNKNOWN, REPLY, ERROR, PROBE = range(5, 12)
     RELEASE = 12  # both: the slab with this number is no longer used here
     ALL = range(1, 13)
 

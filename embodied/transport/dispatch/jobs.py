@@ -22,12 +22,11 @@ class Outcome:
 
 def failure(error: BaseException) -> Outcome:
     """Describes an exception for the client, see `RemoteError`."""
-    kind = type(error).__name__
     return Outcome(
         False,
         {
-            'kind': kind,
-            'message': f'{kind}: {error}',
+            'kind': type(error).__name__,
+            'reason': str(error),
             'text': ''.join(traceback.format_exception(error)),
             'errno': _errno(error),
         },
@@ -35,7 +34,7 @@ def failure(error: BaseException) -> Outcome:
 
 
 def _errno(error: BaseException | None) -> int | None:
-    """Of the first error that has one, among this error and its causes."""
+    """The errno of this error, or of the first of its causes that has one."""
     while error is not None:
         if isinstance(error, (OSError, RemoteError)) and error.errno is not None:
             return error.errno

@@ -54,10 +54,10 @@ class ClientHandshake:
         if self._probe is not None:
             self._probe.close()
 
-    def hello(self) -> Message:
+    def opening(self) -> Message:
         """The message that begins a handshake."""
         self._nonce = secrets.token_bytes(NONCE_BYTES)
-        return pack(Kind.HELLO, {**self._fields, 'nonce': self._nonce})
+        return pack(Kind.OPEN, {**self._fields, 'nonce': self._nonce})
 
     def proof(self, message: Message) -> Message | None:
         """The reply to a challenge; None if that belongs to an earlier handshake."""
@@ -73,10 +73,10 @@ class ClientHandshake:
         if not isinstance(challenge, bytes):
             raise MessageError('A challenge without its bytes.')
         proof = prove(self._keys.token, 'client', challenge)
-        return pack(Kind.HELLO, {**self._fields, 'nonce': self._nonce, 'proof': proof})
+        return pack(Kind.OPEN, {**self._fields, 'nonce': self._nonce, 'proof': proof})
 
     def accepted(self, message: Message) -> Accepted | None:
-        """Checks a welcome; None if it belongs to an earlier handshake."""
+        """Checks an acceptance; None if it belongs to an earlier handshake."""
         fields = self._read(message)
         if fields is None:
             return None
@@ -104,5 +104,5 @@ class ClientHandshake:
     def _read(self, message: Message) -> dict | None:
         fields = unpack_value(message)
         if not isinstance(fields, dict):
-            raise MessageError('The answer to a hello is a dict.')
+            raise MessageError('The answer to an opening is a dict.')
         return fields if fields.get('nonce') == self._nonce else None

@@ -40,7 +40,7 @@ class Identity:
 def differences(ours: Mapping[str, str], theirs: Any) -> list[str]:
     """One line for everything that both ends declare and that differs."""
     if not isinstance(theirs, dict) or len(theirs) > MAX_SHARED:
-        raise MessageError('A hello without the names to compare.')
+        raise MessageError('An opening without the names to compare.')
     return [
         f'{name}: server has {ours[name]}, client has {theirs[name]}'
         for name in ours

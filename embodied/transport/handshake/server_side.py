@@ -63,9 +63,9 @@ class ServerHandshake:
     def answer(
         self, connection: str, fields: Any
     ) -> tuple[Message | None, Admitted | None]:
-        """What to answer to a hello, and the client if it is admitted.
+        """What to answer to an opening, and the client if it is admitted.
 
-        connection: its name. fields: the content of the hello.
+        connection: its name. fields: the content of the opening.
         """
         session, name, nonce, theirs = _check(fields)
         if self._keys is not None and not self._is_proven(connection, fields, name):
@@ -76,12 +76,12 @@ class ServerHandshake:
             refusal = {'nonce': nonce, 'server': self._server, 'differences': lines}
             return pack(Kind.REFUSED, refusal), None
         pid = self._mappable(fields)
-        welcome = {'nonce': nonce, 'server': self._server, 'slabs': pid is not None}
+        acceptance = {'nonce': nonce, 'server': self._server, 'slabs': pid is not None}
         if self._keys is not None:
-            welcome['proof'] = prove(self._keys.token, 'server', nonce)
+            acceptance['proof'] = prove(self._keys.token, 'server', nonce)
         if self._probe is not None:
-            welcome['probe'] = self._probe.describe()
-        return pack(Kind.WELCOME, welcome), Admitted(session, name, pid)
+            acceptance['probe'] = self._probe.describe()
+        return pack(Kind.ACCEPTED, acceptance), Admitted(session, name, pid)
 
     def _is_proven(self, connection: str, fields: dict, name: str) -> bool:
         proof, challenge = fields.get('proof'), self._challenges.pop(connection, None)
@@ -111,7 +111,7 @@ class ServerHandshake:
 
 def _check(fields: Any) -> tuple[bytes, str, bytes, Any]:
     if not isinstance(fields, dict):
-        raise MessageError('A hello is a dict.')
+        raise MessageError('The message that opens a connection is a dict.')
     session, name = fields.get('session'), fields.get('name')
     nonce = fields.get('nonce')
     valid = (
@@ -123,5 +123,5 @@ def _check(fields: Any) -> tuple[bytes, str, bytes, Any]:
         and len(name) <= MAX_NAME
     )
     if not valid:
-        raise MessageError('A hello without session, name and nonce.')
+        raise MessageError('An opening without session, name and nonce.')
     return session, name, nonce, fields.get('identity')  # type: ignore[return-value]

@@ -80,10 +80,10 @@ def pack_error(description: dict[str, Any]) -> bytes:
 
     A stock client shows it as it is; ours reads the last line.
     """
-    message, text = description['message'], description['text']
-    rest = {key: description[key] for key in ('kind', 'errno')}
+    message = f'{description["kind"]}: {description["reason"]}'
+    rest = {key: description[key] for key in ('kind', 'reason', 'errno')}
     last = json.dumps({**rest, 'lines': message.count('\n') + 1})
-    return f'{message}\n{text}\n{last}'.encode()
+    return f'{message}\n{description["text"]}\n{last}'.encode()
 
 
 def unpack_error(data: Any) -> RemoteError:
@@ -91,12 +91,11 @@ def unpack_error(data: Any) -> RemoteError:
     text, _, last = bytes(data).decode(errors='replace').rpartition('\n')
     try:
         rest = json.loads(last)
-        kind, errno, count = rest['kind'], rest['errno'], rest['lines']
+        kind, reason, errno = rest['kind'], rest['reason'], rest['errno']
+        trace = '\n'.join(text.split('\n')[rest['lines'] :])
     except (ValueError, TypeError, KeyError):
         return RemoteError(f'{text}\n{last}'.strip())
-    lines = text.split('\n')
-    message, trace = '\n'.join(lines[:count]), '\n'.join(lines[count:])
-    return RemoteError(message, trace, kind=kind, errno=errno)
+    return RemoteError(reason, trace, kind=kind, errno=errno)
 
 
 def write_method(method: str, rows: int) -> bytes:

@@ -25,7 +25,7 @@ __all__ = ['UnixListener']
 
 BACKLOG = 1024  # connections that are not accepted yet
 PAUSE = 1.0  # seconds without accepting, after the process ran out of descriptors
-MAX_HELLO = 64 * 1024  # bytes of a message before the handshake
+MAX_OPENING = 64 * 1024  # bytes of a message before the handshake
 MAX_PENDING = 512  # connections before their handshake; the oldest is closed
 
 
@@ -37,7 +37,8 @@ class UnixServerConnection(ServerConnection):
     ) -> None:
         self.name = f'process {pid}, connection {number}'
         self.pid = pid
-        self.stream = Stream(sock, MAX_HELLO, total=0)  # A hello has no large arrays.
+        # The opening of a handshake has no large arrays.
+        self.stream = Stream(sock, MAX_OPENING, total=0)
         self.open = True
         self._listener = listener
         self._lock = threading.Lock()  # of sending
@@ -186,7 +187,7 @@ class UnixListener(Listener):
             return
         for frames in messages:
             self._handler.received(connection, frames)
-        if connection.session is not None and stream.limit == MAX_HELLO:
+        if connection.session is not None and stream.limit == MAX_OPENING:
             self._pending.pop(connection, None)
             stream.limit = self._settings.max_message + MAX_HEAD
             stream.total = self._settings.max_queued

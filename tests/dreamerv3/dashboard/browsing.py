@@ -3,14 +3,14 @@
 import io
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 NAMES = ('chromium', 'chromium-browser', 'google-chrome')
 CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
@@ -39,7 +39,7 @@ def browser() -> Iterator[Browser]:
 class Visit:
     """A page with all that went wrong on it."""
 
-    def __init__(self, page: Page, url: str):
+    def __init__(self, page: Page, url: str, hold: Callable[[Route], None] | None):
         self.page = page
         self.url = url
         self.complaints: list[str] = []
@@ -48,6 +48,8 @@ class Visit:
         page.on('pageerror', lambda error: self.complaints.append(str(error)))
         page.on('dialog', lambda dialog: self.complaints.append(dialog.message))
         page.on('request', lambda request: self.requests.append(request.url))
+        if hold:
+            page.route('**/api/series*', hold)
         page.goto(url)
 
     def _hear(self, message) -> None:
@@ -82,10 +84,18 @@ class Visit:
 
 
 @contextmanager
-def visit(browser: Browser, url: str, look: str = 'light') -> Iterator[Visit]:
-    """A page that must have asked only its own server and complained about nothing."""
+def visit(
+    browser: Browser,
+    url: str,
+    look: str = 'light',
+    hold: Callable[[Route], None] | None = None,
+) -> Iterator[Visit]:
+    """A page that must have asked only its own server and complained about nothing.
+
+    hold: gets the requests for series, and decides when they are answered.
+    """
     context = browser.new_context(**LOOKS[look])
-    found = Visit(context.new_page(), url)
+    found = Visit(context.new_page(), url, hold)
     yield found
     context.close()
     assert found.complaints == []

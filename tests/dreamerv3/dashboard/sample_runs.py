@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from embodied.logging.video import VideoOutput
-from embodied.processes.identity import Identity, uptime
+from embodied.processes.process_identity import ProcessIdentity, uptime
 
 START = 1_790_000_000.0
 ROLES = ('agent', 'replay', 'logger', 'env0', 'env8')
@@ -111,7 +111,7 @@ def write_status(
         } | changes
     record = {
         'state': state,
-        **Identity.of()._asdict(),
+        **ProcessIdentity.of()._asdict(),
         'epoch': 1,
         'heartbeat': 0.0,
         'uptime': uptime() + 1e6,  # so that it does not grow old in a slow test

@@ -24,6 +24,8 @@ UNTIL_IT_MOVED = """video => new Promise(done => {
     video.addEventListener('timeupdate', look);
     look();
 })"""
+WHEN_DRAWN = """() => new Promise(done =>
+    requestAnimationFrame(() => requestAnimationFrame(done)))"""
 # With a value: a chart without points has nothing to read.
 OVER_TIME = re.compile(r' over training time, 1 curves\. run: -?\d')
 BLUE, ORANGE, GRAY = '#3566cf', '#d4581f', '#8a8f98'  # first colors of the page
@@ -113,8 +115,37 @@ def test_a_mean_is_dashed_where_a_run_has_ended(chromium, tmp_path):
         assert seen.pixels('train/loss/total', BLUE) > dashed
 
 
-# It failed in 3 of 10 runs beside other work, for a reason that is not known yet.
-@pytest.mark.long
+def test_a_late_answer_does_not_replace_a_newer_one(chromium, tmp_path):
+    for name in ('first', 'again'):
+        make_run(tmp_path / 'logs' / name, 60)
+    late = []
+
+    def hold(route):
+        if 'merge=1' in route.request.url:
+            route.continue_()
+        else:
+            late.append((route, route.fetch().text()))
+
+    with (
+        dashboard(tmp_path / 'logs') as server,
+        visit(chromium, server.url, hold=hold) as seen,
+    ):
+        if not any(map(is_for_series, seen.requests)):
+            seen.page.wait_for_event('request', lambda x: is_for_series(x.url))
+        seen.page.get_by_label('Merge seeds').check()
+        legend = chart(seen.page, 'train/loss/total').locator('.legend')
+        expect(legend).to_contain_text('toy_catch, 2 runs of 1 seed')
+        for route, body in late:
+            with seen.page.expect_event('requestfinished'):
+                route.fulfill(body=body, content_type='application/json')
+        seen.page.evaluate(WHEN_DRAWN)
+        assert late and 'toy_catch, 2 runs of 1 seed' in legend.inner_text()
+
+
+def is_for_series(address):
+    return '/api/series' in address
+
+
 def test_all_charts_of_a_run_count_the_same_seconds_of_training(chromium, tmp_path):
     make_run(tmp_path / 'logs' / 'run', 60)
     with dashboard(tmp_path / 'logs') as server, visit(chromium, server.url) as seen:

@@ -11,7 +11,7 @@ from dashboards import dashboard
 from sample_runs import make_run
 from waiting import await_hang_up
 
-from dreamerv3.dashboard.web.connection import MOST, READ_WITHIN, REQUEST_WITHIN
+from dreamerv3.dashboard.web.http_connection import MOST, READ_WITHIN, REQUEST_WITHIN
 
 DEADLINE = 60.0
 GROWTH = 32 * 2**20  # bytes

@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from sample_runs import append, line
+from sample_runs import append, line, make_run
 
 from dreamerv3.dashboard.series.buckets import MOST_BUCKETS
 from dreamerv3.dashboard.series.file_series import FileSeries
@@ -144,3 +144,15 @@ def test_a_file_can_be_read_for_a_few_metrics_with_every_point(path):
     file = FileSeries(path, limit=np.inf, only=['fps/env']).read()
     assert list(file.series) == ['fps/env']
     assert len(file.series['fps/env'].buckets) == 2 * MOST_BUCKETS
+
+
+def test_what_is_not_read_yet_has_its_places_already(tmp_path):
+    runs = [make_run(tmp_path / name, 60) for name in ('one', 'two')]
+    names = ['scores/score', 'train/loss/total']
+    found = SeriesCache(within=0.0).read(runs, names)
+    assert max(run.share for run in found.values()) < 1
+    for name in names:
+        one, two = (found[run].over(name, 'time') for run in runs)
+        np.testing.assert_array_equal(one, two)
+        assert one['time'][0] == 5.0
+    assert len(found[runs[1]].series['train/loss/total']) == 60  # each line once

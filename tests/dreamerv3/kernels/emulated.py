@@ -8,7 +8,7 @@ import subprocess
 import jax
 import numpy as np
 
-from dreamerv3.agent.networks.kernels.launch import source
+from dreamerv3.agent.networks.kernels.cuda_launch import source
 
 HERE = pathlib.Path(__file__).parent
 LAUNCH = """

@@ -7,7 +7,7 @@ Parameters are nested dicts with the names of the golden file, for example
 import numpy as np
 
 from .derivative import directional, gradient
-from .evaluate import core_scalar, evaluate, wm_scalar
+from .every_output import core_scalar, evaluate, wm_scalar
 from .fresh import fresh
 from .optimizer import optimize
 from .parameters import Problem, count, flatten, nest, random_params, replace, shapes

@@ -10,6 +10,9 @@ from members import play
 from embodied import envs
 from embodied.core.errors import ConfigError
 
+# The libraries use what JAX, NumPy and others have deprecated.
+pytestmark = pytest.mark.filterwarnings('ignore')
+
 MODULES = {'playground': 'mujoco_playground'}
 TASKS = [
     'gymnax:CartPole-v1',

@@ -135,7 +135,7 @@ class Env:
         self.closed = True
 
 
-class Peers:
+class Sinks:
     """Replay and logger that note what they are sent, behind real servers with `args`.
 
     Without args there are no sockets: `client` calls their methods in this process.

@@ -12,35 +12,18 @@ from embodied.streams import Consec, Stateless
 
 DEADLINE = 60.0  # seconds; only against tests that hang
 SHORT = 0.2  # seconds in which something must not happen
-ARGS = {
+ARGS = {  # what differs from the defaults
     'steps': 10**9,
-    'duration': 0.0,
     'train_ratio': 8.0,
     'envs': 4,
     'eval_envs': 1,
-    'eval_eps': 1,
     'batch_size': 3,
     'batch_length': 4,
     'report_length': 4,
-    'consec_train': 1,
-    'consec_report': 1,
-    'replay_context': 1,
     'log_every': 0.0,
     'report_every': 0.0,
-    'report_batches': 1,
     'save_every': 0.0,
-    'from_checkpoint': '',
-    'from_checkpoint_regex': '.*',
-    'debug': False,
-    'actor_batch': -1,
-    'actor_threads': 1,
-    'agent_process': True,
-    'remote_envs': False,
-    'remote_replay': False,
-    'episode_timeout': 180.0,
     'usage': False,
-    'replica': 0,
-    'replicas': 1,
 }
 LENGTH = 5  # steps per sequence with these args
 

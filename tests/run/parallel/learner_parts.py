@@ -55,7 +55,7 @@ class Run:
             role.join()
         self.close()
         if acting:
-            with contextlib.suppress(Disconnected):  # the last rows find nobody
+            with contextlib.suppress(Disconnected):  # the last rows find no server
                 acting.join()
 
     def end_roles(self):

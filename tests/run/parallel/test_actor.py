@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from acting_parts import CountingAgent, Peers
+from acting_parts import CountingAgent, Sinks
 from data_parts import DEADLINE, SHORT, Worker, is_waiting, make_context
 
 from embodied.run.parallel import outbox
@@ -21,14 +21,14 @@ class Stage:
 
     def __init__(self, stack, folder, agent=None, **changes):
         context = make_context(folder, **{'eval_envs': 2, **changes})
-        self.peers = stack.enter_context(Peers())
+        self.sinks = stack.enter_context(Sinks())
         self.agent = agent or CountingAgent()
         self.run_state = RunState()
         boxes = []
         for method in ('tran', 'add'):
-            boxes.append(outbox.Outbox(self.peers.client('logger'), method, 8))
+            boxes.append(outbox.Outbox(self.sinks.client('logger'), method, 8))
             stack.callback(boxes[-1].close)
-        replay = self.peers.client('replay')
+        replay = self.sinks.client('replay')
         stack.callback(replay.close)
         self.actor = Actor(self.agent, replay, *boxes, self.run_state, context)
         self.serials = {}
@@ -63,7 +63,7 @@ class Stage:
         return self.serials[envid]
 
     def finish(self):
-        """Waits until the peers know everything."""
+        """Waits until the sinks know everything."""
         self.actor.close()
 
 
@@ -80,8 +80,8 @@ def test_transitions_are_stored_with_actions_and_latents_but_no_logs(stage):
         assert answer['acts']['action'].tolist() == [step, step]
         assert not answer['reset'].any()
         assert not answer['stop'].any()
-    stage.peers.wait_for(lambda: stage.peers.steps == 6)
-    rows = stage.peers.rows['add_batch']
+    stage.sinks.wait_for(lambda: stage.sinks.steps == 6)
+    rows = stage.sinks.rows['add_batch']
     assert rows[0][2].keys() == {
         *('step', 'image', 'reward', 'is_first', 'is_last', 'is_terminal'),
         *('action', 'latent'),
@@ -124,8 +124,8 @@ def test_the_last_step_has_a_zero_action_and_asks_for_a_reset(stage):
     answer = stage.play((0, 0), (1, 0))
     assert not answer['reset'].any()
     assert answer['acts']['action'].tolist() == [4, 4]
-    stage.peers.wait_for(lambda: stage.peers.steps == 10)
-    last = [row for _, _, row in stage.peers.rows['add_batch'] if row['is_last']]
+    stage.sinks.wait_for(lambda: stage.sinks.steps == 10)
+    last = [row for _, _, row in stage.sinks.rows['add_batch'] if row['is_last']]
     assert [row['action'] for row in last] == [0, 0]
 
 
@@ -135,7 +135,7 @@ def test_the_logger_follows_episodes_without_images(stage):
         stage.play((2, step))
         stage.play((4, step), mode='eval')
     stage.finish()
-    rows = stage.peers.transitions
+    rows = stage.sinks.transitions
     keys = {'reward', 'is_first', 'is_last', 'serial', 'log/height', 'log/count'}
     assert all(row.keys() == keys for _, _, row in rows)
     for envid, is_eval in ((2, False), (4, True)):
@@ -150,7 +150,7 @@ def test_films_come_whole_under_the_name_of_their_mode(stage):
         for step in range(4):
             part.play((envid, step), mode=mode)
         part.finish()
-        films = [(p, m) for p, m, _ in part.peers.metrics if 'film/image' in m]
+        films = [(p, m) for p, m, _ in part.sinks.metrics if 'film/image' in m]
         assert [name for name, _ in films] == [prefix]
         assert films[0][1].keys() == {'film/image', 'film/log/view'}
         assert films[0][1]['film/image'].shape == (4, 4, 4, 3)
@@ -160,8 +160,8 @@ def test_evaluation_is_stored_apart_and_played_in_its_own_mode(stage):
     stage = stage()
     stage.play((0, 0), mode='train')
     stage.play((4, 0), (5, 0), mode='eval')
-    stage.peers.wait_for(lambda: len(stage.peers.rows['add_batch_eval']) == 2)
-    stage.peers.wait_for(lambda: stage.peers.steps == 1)
+    stage.sinks.wait_for(lambda: len(stage.sinks.rows['add_batch_eval']) == 2)
+    stage.sinks.wait_for(lambda: stage.sinks.steps == 1)
     assert [mode for _, mode in stage.agent.calls] == ['train', 'eval']
 
 
@@ -174,18 +174,18 @@ def test_an_unknown_environment_in_mid_episode_leaves_no_trace(stage):
     assert answer['reset'].tolist() == [False, False]
     assert answer['acts']['action'].tolist() == [0, 1]
     stage.finish()
-    stage.peers.wait_for(lambda: stage.peers.steps == 3)
-    stored = [(serial, row['step']) for _, serial, row in stage.peers.rows['add_batch']]
+    stage.sinks.wait_for(lambda: stage.sinks.steps == 3)
+    stored = [(serial, row['step']) for _, serial, row in stage.sinks.rows['add_batch']]
     assert sorted(stored) == [(0, 0), (1, 0), (1, 1)]
-    assert {envid for envid, _, _ in stage.peers.transitions} == {0, 1}
-    assert len(stage.peers.transitions) == 3
+    assert {envid for envid, _, _ in stage.sinks.transitions} == {0, 1}
+    assert len(stage.sinks.transitions) == 3
 
 
 def test_a_batch_of_strangers_stores_nothing_at_all(stage):
     stage = stage()
     assert stage.play((0, 2), (1, 2))['reset'].all()
     stage.play((0, 0))
-    stage.peers.wait_for(lambda: stage.peers.steps == 1)
+    stage.sinks.wait_for(lambda: stage.sinks.steps == 1)
 
 
 def test_a_new_worker_starts_a_fresh_carry_and_a_new_stream(stage):
@@ -198,8 +198,8 @@ def test_a_new_worker_starts_a_fresh_carry_and_a_new_stream(stage):
     answer = stage.play((0, 3), (1, 3))
     assert answer['stop'].tolist() == [True, False]
     assert stage.play((1, 0))['acts']['action'].tolist() == [4]
-    stage.peers.wait_for(lambda: stage.peers.steps == 9)
-    assert len({stream for stream, _, _ in stage.peers.rows['add_batch']}) == 3
+    stage.sinks.wait_for(lambda: stage.sinks.steps == 9)
+    assert len({stream for stream, _, _ in stage.sinks.rows['add_batch']}) == 3
 
 
 def test_a_first_step_that_another_actor_may_have_stored_is_played_again(stage):
@@ -210,7 +210,7 @@ def test_a_first_step_that_another_actor_may_have_stored_is_played_again(stage):
 
 def test_acting_waits_for_replay(stage):
     stage = stage()
-    stage.peers.open['add_batch'].clear()
+    stage.sinks.open['add_batch'].clear()
     passed = threading.Semaphore(0)
 
     def play():
@@ -222,61 +222,61 @@ def test_acting_waits_for_replay(stage):
     for _ in range(inserts.UNANSWERED):
         assert passed.acquire(timeout=DEADLINE)
     assert not passed.acquire(timeout=SHORT)
-    stage.peers.open['add_batch'].set()
+    stage.sinks.open['add_batch'].set()
     player.join()
-    stage.peers.wait_for(lambda: stage.peers.steps == 20)
-    serials = [serial for _, serial, _ in stage.peers.rows['add_batch']]
+    stage.sinks.wait_for(lambda: stage.sinks.steps == 20)
+    serials = [serial for _, serial, _ in stage.sinks.rows['add_batch']]
     assert serials == list(range(20))
 
 
 def test_evaluation_goes_on_while_training_waits(stage):
     stage = stage()
-    stage.peers.open['add_batch'].clear()
+    stage.sinks.open['add_batch'].clear()
     player = Worker(lambda: [stage.play((0, step % 4)) for step in range(20)])
     for step in range(20):
         stage.play((4, step % 4), mode='eval')
-    stage.peers.wait_for(lambda: len(stage.peers.rows['add_batch_eval']) == 20)
-    assert stage.peers.steps == 0
-    stage.peers.open['add_batch'].set()
+    stage.sinks.wait_for(lambda: len(stage.sinks.rows['add_batch_eval']) == 20)
+    assert stage.sinks.steps == 0
+    stage.sinks.open['add_batch'].set()
     player.join()
 
 
 def test_a_silent_logger_does_not_hold_up_acting(stage):
     stage = stage(log_every=-1.0)
     for name in ('tran', 'add'):
-        stage.peers.open[name].clear()
+        stage.sinks.open[name].clear()
     for step in range(120):
         stage.play((0, step % 4))
-    stage.peers.wait_for(lambda: stage.peers.steps == 120)
+    stage.sinks.wait_for(lambda: stage.sinks.steps == 120)
     for name in ('tran', 'add'):
-        stage.peers.open[name].set()
+        stage.sinks.open[name].set()
     stage.finish()
     stage.play((0, 0))
     stage.finish()
-    metrics = [m for prefix, m, _ in stage.peers.metrics if prefix == 'actor']
+    metrics = [m for prefix, m, _ in stage.sinks.metrics if prefix == 'actor']
     assert metrics[-1]['dropped'] > 0
     assert metrics[-1]['batch_rows'] == 1
 
 
 def test_the_actor_ends_when_a_late_logger_knows_of_all_episodes(stage):
     stage = stage()
-    stage.peers.open['tran'].clear()
+    stage.sinks.open['tran'].clear()
     for step in range(8):
         stage.play((0, step % 4))
     closing = Worker(stage.actor.close)
     assert is_waiting(closing)
-    stage.peers.open['tran'].set()
+    stage.sinks.open['tran'].set()
     closing.join()
-    assert len(stage.peers.transitions) == 8
+    assert len(stage.sinks.transitions) == 8
 
 
 def test_messages_carry_the_steps_that_replay_has_committed(stage):
     stage = stage(log_every=-1.0)
     for step in range(12):
         stage.play((0, step % 4), (1, step % 4))
-        stage.peers.wait_for(lambda step=step: stage.peers.steps == 2 * step + 2)
+        stage.sinks.wait_for(lambda step=step: stage.sinks.steps == 2 * step + 2)
     stage.finish()
-    steps = [steps for prefix, _, steps in stage.peers.metrics if prefix == 'actor']
+    steps = [steps for prefix, _, steps in stage.sinks.metrics if prefix == 'actor']
     assert steps == sorted(steps)
     assert 0 < steps[-1] <= 24
     assert stage.run_state.steps == steps[-1]
@@ -284,7 +284,7 @@ def test_messages_carry_the_steps_that_replay_has_committed(stage):
 
 def test_replay_ends_the_run_and_every_worker_hears_it(stage):
     stage = stage()
-    stage.peers.stop_at = 4
+    stage.sinks.stop_at = 4
     step = 0
     while not stage.run_state.stopped:
         stage.play((0, step % 4))
@@ -299,7 +299,7 @@ def test_replay_ends_the_run_and_every_worker_hears_it(stage):
 
 def test_stopping_frees_those_who_wait_for_replay(stage):
     stage = stage()
-    stage.peers.open['add_batch'].clear()
+    stage.sinks.open['add_batch'].clear()
     player = Worker(lambda: [stage.play((0, step % 4)) for step in range(9)])
     stage.run_state.stop('SIGTERM')
     stage.actor.stop()
@@ -342,7 +342,7 @@ def test_a_worker_that_comes_back_ends_the_wait_of_the_one_that_died(stage):
 # With other threads.
 
 
-def test_nobody_waits_behind_a_policy_call_that_compiles(stage):
+def test_no_worker_waits_behind_a_policy_call_that_compiles(stage):
     class Compiling(CountingAgent):
         begun, go = threading.Event(), threading.Event()
 

@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from acting_parts import CountingAgent, Env, Peers
+from acting_parts import CountingAgent, Env, Sinks
 from data_parts import DEADLINE, Worker, is_waiting, make_args
 
 from embodied import transport
@@ -43,16 +43,16 @@ def test_workers_play_until_replay_has_enough(tmp_path, backend):
     plans = [WorkerPlan((0, 1, 2), False), WorkerPlan((3,), False)]
     plans += [WorkerPlan((4, 5), False), WorkerPlan((FIRST_EVAL_ENV,), True)]
     with (
-        Peers(args, stop_at=200) as peers,
+        Sinks(args, stop_at=200) as sinks,
         running(agent, barrier, args) as actor,
     ):
         workers = [Worker(run_worker, Env, plan, args) for plan in plans]
         for worker in workers:
             worker.join()
         actor.join()
-    assert 200 <= peers.steps <= 200 + 6 * inserts.UNANSWERED
+    assert 200 <= sinks.steps <= 200 + 6 * inserts.UNANSWERED
     streams = {}
-    for stream, serial, row in peers.rows['add_batch']:
+    for stream, serial, row in sinks.rows['add_batch']:
         streams.setdefault(stream, []).append((serial, row))
     assert len(streams) == 6
     for rows in streams.values():
@@ -66,10 +66,10 @@ def test_workers_play_until_replay_has_enough(tmp_path, backend):
     assert sizes <= {1, 2, 4}
 
 
-def test_nobody_is_served_before_the_checkpoint_is_restored(tmp_path):
+def test_no_request_is_served_before_the_checkpoint_is_restored(tmp_path):
     args = make_args(tmp_path)
     agent, barrier = CountingAgent(), threading.Barrier(2)
-    with Peers(args, stop_at=5), running(agent, barrier, args) as actor:
+    with Sinks(args, stop_at=5), running(agent, barrier, args) as actor:
         worker = Worker(run_worker, Env, WorkerPlan((0,), False), args)
         assert is_waiting(worker)
         assert agent.calls == []
@@ -85,7 +85,7 @@ def test_an_error_of_the_agent_ends_the_actor_and_no_worker(tmp_path, backend, e
     args = make_args(tmp_path, transport=backend)
     agent = CountingAgent()
     agent.error = error('in the policy')
-    with Peers(args, stop_at=10) as peers:
+    with Sinks(args, stop_at=10) as sinks:
         barrier = threading.Barrier(1)
         with running(agent, barrier, args) as actor:
             worker = Worker(run_worker, Env, WorkerPlan((0,), False), args)
@@ -95,29 +95,29 @@ def test_an_error_of_the_agent_ends_the_actor_and_no_worker(tmp_path, backend, e
         with running(CountingAgent(), threading.Barrier(1), args) as actor:
             worker.join()
             actor.join()
-    assert peers.steps >= 10
+    assert sinks.steps >= 10
 
 
 def test_workers_outlive_an_actor_that_fails(tmp_path):
     args = make_args(tmp_path)
     agent, barrier = CountingAgent(), threading.Barrier(1)
-    with Peers(args) as peers:
+    with Sinks(args) as sinks:
         first = Worker(parallel_actor, CountingAgent(), threading.Barrier(1), args)
         worker = Worker(run_worker, Env, WorkerPlan((0, 1), False), args)
-        peers.wait_for(lambda: peers.steps >= 20)
-        peers.failing = True
+        sinks.wait_for(lambda: sinks.steps >= 20)
+        sinks.failing = True
         with pytest.raises(transport.RemoteError, match='replay is failing'):
             first.join()
-        before, peers.failing = peers.steps, False
+        before, sinks.failing = sinks.steps, False
         with running(agent, barrier, args):
-            peers.wait_for(lambda: peers.steps >= before + 20)
+            sinks.wait_for(lambda: sinks.steps >= before + 20)
         worker.join()
-    rows = {stream: [] for stream, _, _ in peers.rows['add_batch']}
+    rows = {stream: [] for stream, _, _ in sinks.rows['add_batch']}
     assert len(rows) == 2  # The worker is the same.
-    for stream, serial, row in peers.rows['add_batch'][before:]:
+    for stream, serial, row in sinks.rows['add_batch'][before:]:
         rows[stream].append((serial, int(row['step'])))
     for stream in rows.values():
-        # Unknown in mid-episode, each environment was told to begin anew.
+        # Unknown in mid-episode, each environment was told to reset.
         assert [step for _, step in stream] == [i % 4 for i in range(len(stream))]
         serials = [serial for serial, _ in stream]
         assert serials == list(range(serials[0], serials[0] + len(serials)))
@@ -133,12 +133,12 @@ def test_a_repeated_request_is_answered_from_memory(tmp_path):
     }
     obs = {'is_first': np.ones(1, bool), 'is_last': np.zeros(1, bool)}
     obs['reward'] = np.zeros(1, np.float32)
-    with Peers(args) as peers, running(agent, barrier, args):
+    with Sinks(args) as sinks, running(agent, barrier, args):
         for _ in range(3):
             answer = ask_once_more(args, 'act', origin, obs)
             assert answer['acts']['action'].tolist() == [0]
             assert not answer['reset'].any()
-        peers.wait_for(lambda: peers.steps == 1)
+        sinks.wait_for(lambda: sinks.steps == 1)
     assert len(agent.calls) == 1
 
 
@@ -147,13 +147,13 @@ def ask_once_more(args, method, *values):
     context = RoleContext.of(args)
     identity = identities.Identity(shared=context.settings.shared).plain()
     words = {'name': 'x', 'session': bytes(16), 'nonce': bytes(16)}
-    greeting = pack(wire.Kind.HELLO, {**words, 'identity': identity})
+    opening = pack(wire.Kind.OPEN, {**words, 'identity': identity})
     request = pack(wire.Kind.REQUEST, values, 1, method.encode(), rows=1)
     with context.make_client(args.actor_addr, 'test') as client:
         client.connect(DEADLINE)  # The actor may still be starting.
     with socket.socket(socket.AF_UNIX) as sock:
         sock.connect(addresses.parse(args.actor_addr).unix)
-        assert exchange(sock, greeting.frames()).kind == wire.Kind.WELCOME
+        assert exchange(sock, opening.frames()).kind == wire.Kind.ACCEPTED
         reply = exchange(sock, request.frames(0, mark=1))
         assert reply.kind == wire.Kind.REPLY
         return unpack_value(reply)

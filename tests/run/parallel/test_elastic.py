@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from acting_parts import CountingAgent, Env, Peers, TableAgent
+from acting_parts import CountingAgent, Env, Sinks, TableAgent
 from data_parts import DEADLINE, Worker, make_args
 
 from embodied.run.parallel.actor import actor_server
@@ -116,7 +116,7 @@ def wave(stage, count, offset=0):
 @pytest.mark.parametrize('make', [TableAgent, LargeAgent])
 def test_tables_and_batches_follow_those_who_come_and_leave(stage, make):
     agent = make()
-    with Peers(stage.args) as peers:
+    with Sinks(stage.args) as sinks:
         thread, run_state = stage.serve(agent)
         wave(stage, PLANNED)
         assert stage.actor._policy.slots == PLANNED
@@ -128,7 +128,7 @@ def test_tables_and_batches_follow_those_who_come_and_leave(stage, make):
         thread.join()
     # Each environment has got its own carry in whatever slot: actions count its steps.
     streams = {}
-    for stream, serial, row in peers.rows['add_batch']:
+    for stream, serial, row in sinks.rows['add_batch']:
         streams.setdefault(stream, []).append((serial, int(row['action'])))
     assert len(streams) == COUNT + 2 * PLANNED
     for rows in streams.values():
@@ -139,17 +139,17 @@ def test_tables_and_batches_follow_those_who_come_and_leave(stage, make):
 
 
 def test_the_memory_of_the_actor_returns_to_its_start(stage):
-    with Peers(stage.args) as peers:
+    with Sinks(stage.args) as sinks:
         thread, run_state = stage.serve(LargeAgent())
         wave(stage, PLANNED)
         tracemalloc.start()
         try:
             wave(stage, PLANNED)
-            before = held(peers)
+            before = held(sinks)
             wave(stage, COUNT, offset=COUNT)
             peak = tracemalloc.get_traced_memory()[1]
             wave(stage, PLANNED)
-            after = held(peers)
+            after = held(sinks)
         finally:
             tracemalloc.stop()
             run_state.stop('SIGTERM')
@@ -159,9 +159,9 @@ def test_the_memory_of_the_actor_returns_to_its_start(stage):
     assert after < before + table / 10
 
 
-def held(peers):
-    """Bytes that are in use, but for what the peers have noted."""
-    for notes in (*peers.rows.values(), peers.transitions, peers.metrics):
+def held(sinks):
+    """Bytes that are in use, but for what the sinks have noted."""
+    for notes in (*sinks.rows.values(), sinks.transitions, sinks.metrics):
         notes.clear()
     gc.collect()
     return tracemalloc.get_traced_memory()[0]

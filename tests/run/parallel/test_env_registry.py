@@ -115,7 +115,7 @@ def test_who_is_silent_while_others_act_gives_its_slot_back():
             admit(registry, (1, TWO, False))
         return given_up
 
-    # Nobody is at fault when nothing acts for hours, only those who stay away.
+    # When nothing acts for hours, only environments that stay away are at fault.
     assert act(seconds=7200.0, step=3600.0) == 0
     assert act(seconds=ENV_SILENT - SWEEP_SECONDS, step=0.5) == 0
     assert len(registry) == 2

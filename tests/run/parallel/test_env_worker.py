@@ -239,7 +239,7 @@ def test_evaluation_plays_its_episodes_and_waits_for_the_next(tmp_path):
     for index in (0, 1):
         rows = actor.of(FIRST_EVAL_ENV + index)
         assert [int(row[4]['step']) for row in rows] == 6 * [0, 1, 2, 3]
-        # They are numbered from 0 for whoever makes them.
+        # They are numbered from 0 for their factory.
         assert {int(row[4]['index']) for row in rows} == {index}
 
 

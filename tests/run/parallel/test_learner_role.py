@@ -89,7 +89,7 @@ def test_latents_come_back_to_replay(tmp_path):
     assert max(latents) <= done.agent.updates and len(latents) > 1
 
 
-def test_nobody_acts_before_the_agent_is_restored(tmp_path):
+def test_acting_begins_after_the_agent_is_restored(tmp_path):
     run(tmp_path, steps=40)
     loading, go_on = threading.Event(), threading.Event()
 
@@ -109,7 +109,7 @@ def test_nobody_acts_before_the_agent_is_restored(tmp_path):
     second.join()
 
 
-def test_an_agent_that_cannot_be_restored_lets_nobody_wait(tmp_path):
+def test_an_agent_that_cannot_be_restored_ends_all_waits(tmp_path):
     run(tmp_path, steps=40)
     (broken,) = (tmp_path / 'ckpt' / 'agent').glob('*/agent.pkl')
     broken.write_bytes(b'?')
@@ -159,7 +159,7 @@ def test_earlier_starts_count_for_the_duration(tmp_path):
     assert limited.saved()['updates'] == first.agent.updates
 
 
-def test_somebody_who_interrupts_gets_a_save_but_no_report(tmp_path):
+def test_an_interrupt_gives_a_save_but_no_report(tmp_path):
     interrupted = Run(tmp_path, report_every=1e6)
     interrupted.barrier.wait(DEADLINE)
     interrupted.act(end=6)

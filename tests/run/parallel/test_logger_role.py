@@ -117,7 +117,7 @@ def test_abandoned_episodes_have_no_score_and_are_counted(tmp_path):
     service = make_service(tmp_path)
     send(service, make_trans(FIRST, MIDDLE, FIRST, LAST), [0, 0, 0, 0])
     service.write()
-    send(service, make_trans(LAST), [1])  # whose beginning nobody saw
+    send(service, make_trans(LAST), [1])  # whose beginning was not sent
     service.write()
     (line,) = read_records(tmp_path / 'metrics.jsonl')
     assert (line['episode/abandoned'], line['episode/score']) == (1, 1.0)

@@ -61,7 +61,7 @@ def test_messages_arrive_in_order(receiver, make_outbox):
     assert receiver.received == list(range(50)) and outbox.dropped == 0
 
 
-def test_a_slow_server_makes_nobody_wait_and_costs_the_oldest(receiver, make_outbox):
+def test_a_slow_server_blocks_no_sender_and_costs_the_oldest(receiver, make_outbox):
     receiver.may_answer.clear()
     outbox = make_outbox(limit=3)
     outbox.put(0)
@@ -138,7 +138,7 @@ def test_waiting_drops_nothing(receiver, make_outbox):
     [('bad', RemoteError), (object(), transport.MessageError)],
     ids=['by the server', 'by the client'],
 )
-def test_what_goes_wrong_is_raised_by_whoever_sends_next(make_outbox, bad, error):
+def test_what_goes_wrong_is_raised_by_the_next_send(make_outbox, bad, error):
     outbox = make_outbox(limit=5)
     outbox.put(bad)
     with pytest.raises(error):
@@ -147,7 +147,7 @@ def test_what_goes_wrong_is_raised_by_whoever_sends_next(make_outbox, bad, error
         outbox.put(1)
 
 
-def test_closing_waits_for_nobody():
+def test_closing_does_not_wait_for_answers():
     client = transport.Client(f'localhost:{transport.free_port()}')
     outbox = Outbox(client, 'take', limit=2)
     outbox.put(1)

@@ -67,6 +67,11 @@ def test_few_keys_are_enough():
     assert (settings.actor_addr, settings.envs) == ('localhost:{auto}', 16)
 
 
+def test_a_full_policy_batch_fits_if_nothing_says_how_many_environments_there_are():
+    settings = ParallelSettings.read({'actor_batch': 48}, needed=())
+    assert (settings.batch_rows, settings.envs) == (48, 48)
+
+
 @pytest.mark.parametrize('key', NEEDED)
 def test_a_missing_key_is_named(key):
     args = elements.Config({k: v for k, v in GIVEN.items() if k != key})
@@ -176,7 +181,7 @@ def test_given_addresses_stay_and_are_told_from_chosen_ones():
         ),
     ],
 )
-def test_addresses_that_nobody_could_find_are_refused(tmp_path, change, message):
+def test_addresses_that_no_client_could_find_are_refused(tmp_path, change, message):
     with pytest.raises(ConfigError, match=message):
         addresses.check(read(logdir=str(tmp_path), **change))
 

@@ -8,7 +8,7 @@ import elements
 import numpy as np
 import portal
 import pytest
-from acting_parts import CountingAgent, Env, Peers
+from acting_parts import CountingAgent, Env, Sinks
 from data_parts import DEADLINE, LENGTH, Worker
 
 from embodied.run.parallel import parallel_actor, parallel_logger, parallel_replay
@@ -32,9 +32,9 @@ def acting(logdir):
     """An actor, its options, what stands for replay and logger, and its run state."""
     args = parts.make_args(logdir, transport='portal')
     barrier = threading.Barrier(1)
-    with Peers(args) as peers:
+    with Sinks(args) as sinks:
         actor = Worker(parallel_actor, CountingAgent(), barrier, args)
-        yield args, peers, RunState.of(barrier)
+        yield args, sinks, RunState.of(barrier)
         RunState.of(barrier).stop('SIGTERM')
         actor.join()
 
@@ -56,17 +56,17 @@ def play(client, env, envid, steps, is_eval=False, action=RESET):
 
 
 def test_environments_are_told_apart_by_number_and_mode(tmp_path):
-    with acting(tmp_path) as (args, peers, _), stock(args.actor_addr) as client:
+    with acting(tmp_path) as (args, sinks, _), stock(args.actor_addr) as client:
         envs = [Env(index) for index in range(3)]
         actions = [RESET] * 3
         for _ in range(10):
             for index, env in enumerate(envs):
                 actions[index] = play(client, env, index, 1, index == 2, actions[index])
-        peers.wait_for(lambda: len(peers.rows['add_batch']) == 20)
-        peers.wait_for(lambda: len(peers.rows['add_batch_eval']) == 10)
+        sinks.wait_for(lambda: len(sinks.rows['add_batch']) == 20)
+        sinks.wait_for(lambda: len(sinks.rows['add_batch_eval']) == 10)
         assert actions[0].keys() == {'action', 'reset'}
         for index in range(3):
-            rows = peers.rows['add_batch_eval' if index == 2 else 'add_batch']
+            rows = sinks.rows['add_batch_eval' if index == 2 else 'add_batch']
             own = [row for row in rows if row[2]['index'] == index]
             assert len({stream for stream, _, _ in own}) == 1
             assert [serial for _, serial, _ in own] == list(range(10))
@@ -77,15 +77,15 @@ def test_environments_are_told_apart_by_number_and_mode(tmp_path):
 
 
 def test_an_environment_in_mid_episode_starts_a_new_stream(tmp_path):
-    with acting(tmp_path) as (args, peers, _):
+    with acting(tmp_path) as (args, sinks, _):
         env = Env(0, length=100)
         with stock(args.actor_addr) as client:
             action = play(client, env, 0, 3)
         with stock(args.actor_addr) as client:
             action = play(client, env, 0, 3, action=action)
         assert not action['reset']
-        peers.wait_for(lambda: len(peers.rows['add_batch']) == 6)
-        rows = peers.rows['add_batch']
+        sinks.wait_for(lambda: len(sinks.rows['add_batch']) == 6)
+        rows = sinks.rows['add_batch']
         assert [row['step'] for *_, row in rows] == list(range(6))
         assert [row['action'] for *_, row in rows] == [0, 1, 2] * 2
         assert len({stream for stream, *_ in rows}) == 2
@@ -93,7 +93,7 @@ def test_an_environment_in_mid_episode_starts_a_new_stream(tmp_path):
 
 def test_a_number_that_is_used_twice_is_reported(tmp_path, caplog):
     with (
-        acting(tmp_path) as (args, peers, _),
+        acting(tmp_path) as (args, sinks, _),
         stock(args.actor_addr) as first,
         stock(args.actor_addr) as second,
     ):

@@ -8,7 +8,7 @@ import elements
 import numpy as np
 import portal
 import pytest
-from acting_parts import CountingAgent, Env, Peers
+from acting_parts import CountingAgent, Env, Sinks
 from data_parts import DEADLINE, Worker, make_args
 
 from embodied import transport
@@ -60,16 +60,16 @@ class FewerActions(Env):
 
 @contextlib.contextmanager
 def serving(agent, args):
-    """An actor and its peers, which must serve until the end of the block."""
+    """An actor and its sinks, which must serve until the end of the block."""
     barrier = threading.Barrier(1)
-    with Peers(args) as peers:
+    with Sinks(args) as sinks:
         actor = Worker(parallel_actor, agent, barrier, args)
-        yield peers
+        yield sinks
         actor.check()
         worker = Worker(run_worker, Env, LAST, args)
-        rows = peers.rows['add_batch']
+        rows = sinks.rows['add_batch']
         own = lambda: [x for *_, x in rows if x['index'] == LAST.indices[0]]
-        peers.wait_for(lambda: len(own()) >= 10)
+        sinks.wait_for(lambda: len(own()) >= 10)
         RunState.of(barrier).stop('SIGTERM')
         worker.join()
         actor.join()
@@ -102,11 +102,11 @@ def test_a_worker_with_other_spaces_is_refused_by_the_handshake(
     tmp_path, caplog, make_env, words
 ):
     args = make_args(tmp_path)
-    with serving(TellingAgent(), args) as peers:
+    with serving(TellingAgent(), args) as sinks:
         with pytest.raises(transport.Refused, match=words) as error:
             run_worker(make_env, OTHER, args)
         assert str(error.value).startswith('actor refuses env1, because they differ')
-        assert peers.steps == 0
+        assert sinks.steps == 0
     told = [x for x in caplog.records if x.levelno == logging.WARNING]
     assert len(told) == 1 and told[0].getMessage().startswith('env1: refused')
 
@@ -122,10 +122,10 @@ def test_log_keys_are_free_and_may_come_late(tmp_path):
             return obs
 
     args = make_args(tmp_path, film_every=0.1)
-    with serving(TellingAgent(), args) as peers:
+    with serving(TellingAgent(), args) as sinks:
         worker = Worker(run_worker, Logging, OTHER, args)
-        peers.wait_for(lambda: peers.steps >= 40)
-        assert not any('log/late' in row for *_, row in peers.rows['add_batch'])
+        sinks.wait_for(lambda: sinks.steps >= 40)
+        assert not any('log/late' in row for *_, row in sinks.rows['add_batch'])
     worker.join()
 
 
@@ -140,9 +140,9 @@ SENT = {
 def test_rows_that_do_not_fit_are_an_error_of_the_worker(tmp_path, agent, key):
     """Portal has no handshake, and not every agent tells its spaces."""
     args = make_args(tmp_path, transport='portal')
-    with serving(agent(), args) as peers:
+    with serving(agent(), args) as sinks:
         first = Worker(run_worker, Env, PLAN, args)
-        peers.wait_for(lambda: peers.steps >= 10)
+        sinks.wait_for(lambda: sinks.steps >= 10)
         make_env, run, sent = SENT[key]
         words = f"observation '{key}' is {run} in the run, and the worker sent {sent}"
         with pytest.raises(RowsError, match=words):
@@ -186,9 +186,9 @@ WRONG = {
 @pytest.mark.parametrize('name', WRONG)
 def test_no_request_of_a_stock_portal_client_ends_the_actor(tmp_path, name):
     args = make_args(tmp_path, transport='portal')
-    with serving(TellingAgent(), args) as peers:
+    with serving(TellingAgent(), args) as sinks:
         first = Worker(run_worker, Env, PLAN, args)
-        peers.wait_for(lambda: peers.steps >= 10)
+        sinks.wait_for(lambda: sinks.steps >= 10)
         port = int(args.actor_addr.rpartition(':')[2])
         client = portal.Client(f'localhost:{port}')
         with pytest.raises(RuntimeError, match='RowsError'):
@@ -232,13 +232,13 @@ def test_a_worker_of_another_run_is_refused(tmp_path):
     run, other, bare = (tmp_path / name for name in ('run', 'other', 'bare'))
     args = make_args(run)
     ids = [run_id.create(folder) for folder in (run, other)]
-    with serving(CountingAgent(), args) as peers:
+    with serving(CountingAgent(), args) as sinks:
         words = f'run: server has {ids[0]}, client has {ids[1]}'
         with pytest.raises(transport.Refused, match=words):
             run_worker(Env, OTHER, args.update(logdir=str(other)))
         # Who does not know the folder of the run may join.
         worker = Worker(run_worker, Env, OTHER, args.update(logdir=str(bare)))
-        peers.wait_for(lambda: peers.steps >= 10)
+        sinks.wait_for(lambda: sinks.steps >= 10)
     worker.join()
 
 
@@ -248,13 +248,13 @@ def test_a_worker_with_another_task_is_refused(tmp_path):
         elements.Config({**bare, 'task': task})
         for task in ('dummy_mixed', 'dummy_disc')
     )
-    with serving(CountingAgent(), args) as peers:
+    with serving(CountingAgent(), args) as sinks:
         words = 'task: server has dummy_mixed, client has dummy_disc'
         with pytest.raises(transport.Refused, match=words):
             run_worker(Env, OTHER, theirs)
         # Who does not say what it plays may join.
         worker = Worker(run_worker, Env, OTHER, bare)
-        peers.wait_for(lambda: peers.steps >= 10)
+        sinks.wait_for(lambda: sinks.steps >= 10)
     worker.join()
 
 

@@ -17,7 +17,7 @@ from embodied.run.parallel import parallel_replay, protocol
 from embodied.run.parallel.context import RoleContext
 from embodied.run.parallel.learner.fetcher import Fetcher
 from embodied.run.parallel.replay.buffer import Buffer
-from embodied.run.parallel.replay.replay import ReplayService
+from embodied.run.parallel.replay.replay_service import ReplayService
 from embodied.run.parallel.supervision.health import Health
 from embodied.streams import Consec, Stateless
 from embodied.transport import RemoteError
@@ -181,7 +181,7 @@ def test_training_stays_within_the_band_at_every_moment(tmp_path, ratio, steps, 
         assert ledger.trained == pytest.approx(float(ledger.wanted), rel=0.02)
 
 
-def test_without_a_ratio_nobody_waits(tmp_path):
+def test_without_a_ratio_neither_side_waits(tmp_path):
     service = make_service(tmp_path, train_ratio=-1)
     fill(service, range(100))
     numbers = range(0, 3000, 3)
@@ -257,7 +257,7 @@ def test_a_restart_keeps_steps_balance_and_latents(tmp_path):
         load(service, tmp_path)
         assert service.steps == 26
         assert (service.limiter.inserts, service.limiter.samples) == (26, 3)
-        # The same rows are sent again, since nobody heard of them.
+        # The same rows are sent again, since no answer has arrived.
         assert fill(service, [6], count=2)['steps'] == 26
         latents = [service.sample_batch_train(3)['dyn/deter'] for _ in range(20)]
         assert set(np.unique(latents)) == {0, 7}
@@ -291,7 +291,7 @@ def test_a_learner_that_comes_back_begins_with_a_fresh_sequence(tmp_path):
 
 
 @pytest.mark.parametrize('mode', ['report', 'eval'])
-def test_reports_begin_with_a_fresh_sequence_whoever_was_restarted(tmp_path, mode):
+def test_reports_begin_with_a_fresh_sequence_after_any_restart(tmp_path, mode):
     cut = lambda replay, mode: Consec(Stateless(replay.sample, 3, mode), 2, 2, prefix=1)
     settings = {'report_length': 2, 'consec_report': 2}
 
@@ -481,6 +481,19 @@ def test_one_thread_at_a_time_uses_a_foreign_replay(tmp_path):
 def sample_many(service, mode):
     for number in range(0, 90, 3):
         assert getattr(service, f'sample_batch_{mode}')(number)
+
+
+def test_what_has_ended_has_no_rates_of_zero(tmp_path):
+    traffic = {'inserts', 'samples', 'updates', 'replay_ratio', 'insert_wait'}
+    service = make_service(tmp_path, steps=24, train_ratio=-1)
+    fill(service, range(5))
+    service.sample_batch_train(0)
+    assert traffic <= service.metrics()['replay'].keys()
+    fill(service, [5])  # the last steps
+    assert service.over
+    assert service.metrics()['replay']['inserts'] == 4
+    assert not traffic & service.metrics()['replay'].keys()
+    assert service.metrics()['replay']['steps'] == 24
 
 
 def test_metrics_tell_the_ratio_reached_and_who_waits(tmp_path):

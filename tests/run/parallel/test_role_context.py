@@ -6,7 +6,7 @@ from pathlib import Path
 import data_parts as parts
 import elements
 import pytest
-from acting_parts import CountingAgent, Peers
+from acting_parts import CountingAgent, Sinks
 
 from embodied.logging import Logger, ScoreFile, read_records
 from embodied.run.parallel.actor.actor import Actor
@@ -14,7 +14,7 @@ from embodied.run.parallel.context import RoleContext
 from embodied.run.parallel.logger.logger import LoggerService
 from embodied.run.parallel.outbox import Outbox
 from embodied.run.parallel.replay.buffer import Buffer
-from embodied.run.parallel.replay.replay import ReplayService
+from embodied.run.parallel.replay.replay_service import ReplayService
 from embodied.run.parallel.run_state import RunState
 from embodied.run.parallel.supervision.health import Health
 
@@ -29,9 +29,9 @@ def sockets():
 
 
 def make_actor(context, stack):
-    peers = stack(Peers())
-    boxes = [Outbox(peers.client('logger'), name, 8) for name in ('tran', 'add')]
-    return Actor(CountingAgent(), peers.client('replay'), *boxes, RunState(), context)
+    sinks = stack(Sinks())
+    boxes = [Outbox(sinks.client('logger'), name, 8) for name in ('tran', 'add')]
+    return Actor(CountingAgent(), sinks.client('replay'), *boxes, RunState(), context)
 
 
 def make_replay(context, stack):
@@ -50,7 +50,7 @@ def make_logger(context, stack):
 def test_role_classes_are_made_without_sockets(tmp_path, make):
     context = parts.make_context(tmp_path)
     before = sockets()
-    assert make(context, lambda peers: peers)
+    assert make(context, lambda sinks: sinks)
     assert sockets() == before
 
 

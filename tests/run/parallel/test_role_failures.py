@@ -14,7 +14,7 @@ from embodied.core.errors import (
 )
 from embodied.envs.runtime.handles import InlineHandle, ProcessHandle
 from embodied.processes.failure import Failure
-from embodied.run.parallel.supervision.failure import RoleFailure
+from embodied.run.parallel.supervision.role_failure import RoleFailure
 from embodied.run.parallel.supervision.states.restarts import Restarts
 from embodied.transport import AddressInUse, Refused, RemoteError
 

@@ -37,7 +37,7 @@ class Part:
 
 
 class Patient:
-    """What a future needs of its client when nobody has to wait for it."""
+    """What a future needs of its client when no thread has to wait for it."""
 
     def __init__(self):
         self.waits = []  # seconds
@@ -117,6 +117,17 @@ class Run:
         return {role: load_part(self.folder / role, role) for role in self.parts}
 
 
+def save_and_begin_another(folder):
+    """A run with a whole save and the beginning of the next, and the former's names."""
+    run = Run(folder)
+    run.train()
+    run.save_together()
+    before = Manifest.read(folder).saves
+    run.train()
+    run.saves.begin()
+    return run, before
+
+
 def test_the_agent_saves_after_the_others_and_the_manifest_names_all(tmp_path):
     run = Run(tmp_path)
     run.train()
@@ -158,14 +169,9 @@ def test_after_a_clean_end_the_last_saves_count(tmp_path):
     assert run.restart() == {'agent': 1, 'replay': 2, 'logger': 1}
 
 
-def test_a_peer_that_is_away_does_not_keep_the_agent_from_saving(tmp_path, monkeypatch):
-    monkeypatch.setattr(saves_lib, 'PEERS_SAVE', 0.0)
-    run = Run(tmp_path)
-    run.train()
-    run.save_together()
-    before = Manifest.read(tmp_path).saves
-    run.train()
-    run.saves.begin()
+def test_a_role_that_is_away_does_not_keep_the_agent_from_saving(tmp_path, monkeypatch):
+    monkeypatch.setattr(saves_lib, 'WRITERS_ANSWER', 0.0)
+    run, before = save_and_begin_another(tmp_path)
     run.answer('logger')
     run.saves.advance(0)
     run.checkpoints['agent'].wait()
@@ -192,20 +198,20 @@ def test_the_last_save_takes_no_answer_to_a_save_before(tmp_path):
     old = dict(run.futures)
     run.train()
     run.answers_at_once = True
-    assert run.saves.await_peers() == 2
+    assert run.saves.await_writers() == 2
     assert old['replay'] is not run.futures['replay']
     run.saves.save_agent(0, 'run.steps')
     run.checkpoints['agent'].wait()
     assert Manifest.read(tmp_path).counters['steps'] == 2
 
 
-def test_nobody_waits_for_a_peer_that_is_lost(tmp_path):
+def test_the_agent_does_not_wait_for_a_role_that_is_lost(tmp_path):
     run = Run(tmp_path)
     run.train()
     run.saves.begin()
     run.answer('replay')
     run.context.health.ask_to_end('', ['logger'])
-    run.saves.await_peers()
+    run.saves.await_writers()
     assert not any(run.clients['logger'].waits)
     assert any(run.clients['replay'].waits)
 
@@ -215,12 +221,7 @@ def test_nobody_waits_for_a_peer_that_is_lost(tmp_path):
 
 @pytest.mark.parametrize('broken', ['replay', 'logger'])
 def test_a_save_that_fails_in_a_role_keeps_the_agent_going(tmp_path, broken, capsys):
-    run = Run(tmp_path)
-    run.train()
-    run.save_together()
-    before = Manifest.read(tmp_path).saves
-    run.train()
-    run.saves.begin()
+    run, before = save_and_begin_another(tmp_path)
     (other,) = {'replay', 'logger'} - {broken}
     run.answer(other)
     run.fail(broken)
@@ -246,7 +247,7 @@ def test_a_failed_save_does_not_keep_the_last_one_waiting(tmp_path):
     run.fail('replay')
     run.fail('logger')
     run.answers_at_once = True
-    assert run.saves.await_peers() == 1
+    assert run.saves.await_writers() == 1
     assert [details['role'] for _, details in run.events] == ['replay', 'logger']
 
 

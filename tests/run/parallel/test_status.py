@@ -12,7 +12,7 @@ import pytest
 from dreamerv3.main import main
 from embodied.core.errors import ConfigError
 from embodied.processes import lineage
-from embodied.processes.identity import Identity
+from embodied.processes.process_identity import ProcessIdentity
 from embodied.run.parallel.supervision.status import Status, StatusFile
 from embodied.run.parallel.supervision.takeover import take_over
 
@@ -173,7 +173,7 @@ def test_a_folder_that_was_moved_is_still_the_same(tmp_path, left):
 def test_the_processes_of_a_living_launcher_are_left_alone(tmp_path, left):
     launcher = start_tagged('run2')
     try:
-        identity = Identity.of(launcher.pid)._asdict()
+        identity = ProcessIdentity.of(launcher.pid)._asdict()
         write(tmp_path, **identity, lineage='run1')
         with pytest.raises(ConfigError, match=f'in use by process {launcher.pid}'):
             take_over(tmp_path)
@@ -249,11 +249,11 @@ def test_a_fresh_folder_is_taken_over_as_it_is(tmp_path):
 
 
 def test_identities_tell_processes_apart():
-    assert Identity.of().alive
-    assert not Identity.of()._replace(started=1.0).alive
-    assert Identity.of()._replace(host='elsewhere').alive is None
+    assert ProcessIdentity.of().alive
+    assert not ProcessIdentity.of()._replace(started=1.0).alive
+    assert ProcessIdentity.of()._replace(host='elsewhere').alive is None
     with pytest.raises(ProcessLookupError):
-        Identity.of(dead_pid())
+        ProcessIdentity.of(dead_pid())
 
 
 HOSTILE = 'x\x1b]0;owned\x07\x1b[2J\n\u202efake\x9b31m\u2028'

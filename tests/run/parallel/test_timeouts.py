@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from embodied import transport
+from embodied.clock import replica_timeouts as r
 from embodied.run.parallel import timeouts as t
 from embodied.run.parallel.settings import ParallelSettings
 
@@ -37,15 +38,28 @@ ORDERS = {
         t.OTHER_THREAD_ENDS,
         SERVER_CLOSES + t.LAST_EPISODES,
     ),
-    'after a failure the agent has time to save': (t.LEAD_SAVES, t.PEERS_SAVE),
+    'after a failure the agent has time to save': (t.LEAD_SAVES, t.WRITERS_ANSWER),
     'latents wait for a new connection': (t.LATENTS_WAIT, CONNECTION.patience),
     'a clean end of the agent fits into the grace': (
         GRACE,
-        t.PEERS_SAVE + t.ACTOR_ENDS + 4 * t.LAST_MESSAGES + t.WRITERS_SAVE,
+        t.WRITERS_ANSWER + t.ACTOR_ENDS + 4 * t.LAST_MESSAGES + t.WRITERS_SAVE,
     ),
     'output of dead processes arrives within the grace': (GRACE, t.LAST_OUTPUT),
     'environments close within the grace': (GRACE, t.ENVS_CLOSE),
     'a signal ends a worker within the grace': (GRACE, t.WORKER_EXIT),
+    'a dead replica is found before the clocks give it up': (
+        r.CLOCK_ASKED,
+        r.REPLICA_SILENT,
+    ),
+    'the clocks name the silent replica before they count as silent': (
+        r.CLOCK_ANSWERS,
+        r.CLOCK_ASKED,
+    ),
+    'replicas that start late are not taken for dead': (
+        r.REPLICAS_START,
+        r.REPLICA_SILENT,
+    ),
+    'a replica that fails ends within the grace of the others': (GRACE, r.REPLICAS_END),
 }
 
 
@@ -55,6 +69,7 @@ def test_orders_of_timeouts_hold(longer, shorter):
 
 
 def test_every_timeout_has_its_order_or_is_part_of_one():
-    names = {name for name in vars(t) if name.isupper()}
     source = Path(__file__).read_text()
-    assert [name for name in sorted(names) if f't.{name}' not in source] == []
+    for prefix, module in (('t', t), ('r', r)):
+        names = sorted(name for name in vars(module) if name.isupper())
+        assert [name for name in names if f'{prefix}.{name}' not in source] == []

@@ -17,8 +17,8 @@ from embodied.jax.devices import Devices
 
 from ...actions import Actions
 from ..inputs import flat_size, num_classes
+from .cuda_launch import Launch, launch
 from .imagine import ROOM, TILE, ImagineLoop, ImagineShape
-from .launch import Launch, launch
 from .observe import ROWS, ObserveLoops, ObserveShape
 from .selftest import disagreement
 
@@ -44,14 +44,14 @@ class FusedLoops:
         self._sizes['unimix'] = dyn.unimix
 
     def observe(self, batch: int, steps: int) -> ObserveLoops | None:
-        """Those of RSSM.observe; None where a kernel does not fit or does not gain."""
+        """Kernels for the loops of RSSM.observe; None where they do not fit or gain."""
         if batch % ROWS or steps < 2:
             return None
         shape = ObserveShape(**self._sizes, steps=steps, batch=batch)
         return ObserveLoops(shape, self._launch)
 
     def imagine(self, rows: int, steps: int) -> ImagineLoop | None:
-        """That of behavior.imagine; None for other policies and spaces of actions."""
+        """Kernel for the loop of behavior.imagine; None for other policies."""
         policy = self._config.policy
         if rows % TILE or (policy.layers, policy.units) != POLICY:
             return None

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..rssm import State
-from .launch import Launch, launch
+from .cuda_launch import Launch, launch
 
 __all__ = ['ROWS', 'ObserveLoops', 'ObserveShape']
 

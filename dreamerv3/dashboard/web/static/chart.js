@@ -15,6 +15,7 @@ export class Chart {
   constructor(name) {
     this.name = name;
     this.data = null;
+    this.number = 0; // of the request that the data answer
     this.plot = null;
     const [prefix, last] = splitName(name);
     this.legend = el('ul', { class: 'legend' });

@@ -27,6 +27,7 @@ export class CurvesView {
     this.reading = false;
     this.requested = 0; // when the names were requested
     this.request = 0; // number of the newest one: responses to older ones are dropped
+    this.loads = 0; // requests for series so far
     this.sight = new IntersectionObserver((entries) => this.seen(entries), {
       rootMargin: '200px',
     });
@@ -235,6 +236,7 @@ export class CurvesView {
       const metrics = [...new Set(part.map((chart) => chart.name))];
       const picked = store.picked.join();
       const axis = store.settings.x;
+      const number = ++this.loads;
       const answer = await this.answer(
         api.series(store.picked, metrics, store.settings, store.range));
       if (this.closed || !answer || picked !== store.picked.join()) return;
@@ -242,6 +244,9 @@ export class CurvesView {
       reading = Object.keys(answer.reading).length > 0;
       for (const chart of part) {
         const band = chart.name.endsWith('score') ? answer.reference : [];
+        // Responses may overtake each other: the newest request of a chart counts.
+        if (chart.number > number) continue;
+        chart.number = number;
         chart.show(answer.charts[chart.name], band, axis);
       }
     }

@@ -28,6 +28,8 @@ from .device_player import DevicePlayer
 
 __all__ = ['parallel_actor']
 
+NEEDED = ()  # args without which an actor cannot work
+
 
 def parallel_actor(
     agent: base.Agent, barrier: threading.Barrier, args: Mapping[str, Any]
@@ -37,7 +39,7 @@ def parallel_actor(
     Waits at the barrier until the learner has restored the agent.
     """
     run_state = RunState.of(barrier)
-    context = RoleContext.of(args, run_state.health)
+    context = RoleContext.of(args, run_state.health, NEEDED)
     settings = context.settings
     ends: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
     with contextlib.ExitStack() as stack:

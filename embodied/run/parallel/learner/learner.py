@@ -22,13 +22,18 @@ from .training_progress import TrainingProgress
 
 __all__ = ['Learner', 'parallel_learner']
 
+NEEDED = ('batch_size', 'batch_length')  # args without which a learner cannot work
+
 
 def parallel_learner(
     agent: base.Agent, barrier: threading.Barrier, args: Mapping[str, Any]
 ) -> None:
     """Restores the agent, lets acting begin, and trains until the run ends."""
     run_state = RunState.of(barrier)
-    context = RoleContext.of(args, run_state.health)
+    context = RoleContext.of(args, run_state.health, NEEDED)
+    if 'logdir' not in args:
+        folder = context.settings.logdir.absolute()
+        print(f'The args of the learner have no logdir: it saves in {folder}.')
     try:
         with contextlib.closing(Connections(context)) as connections:
             Learner(agent, connections, run_state, context).run(barrier.wait)
@@ -236,7 +241,7 @@ class Learner:
             self.reports.make_last()
         with self.context.health.busy(SAVING):
             # The last steps may have reached replay after its last answer to the actor.
-            run_state.steps = max(run_state.steps, self.saves.await_peers())
+            run_state.steps = max(run_state.steps, self.saves.await_writers())
             self.log(is_last=True)
             self.saves.save_agent(run_state.steps, run_state.reason)
             self.checkpoint.wait()

@@ -19,7 +19,7 @@ from ..serving import Chore, serve
 from ..supervision.health import Health
 from .buffer import Buffer
 from .ratio_record import RatioRecord
-from .replay import ReplayService
+from .replay_service import ReplayService
 
 __all__ = ['parallel_replay']
 

@@ -10,12 +10,12 @@ from ....transport import Future, Timeout, TransportError
 from ...shared.outcome import Outcome
 from ..context import RoleContext
 from ..supervision.health import SAVING
-from ..timeouts import PEERS_SAVE
+from ..timeouts import WRITERS_ANSWER
 from .manifest import Manifest
 
 __all__ = ['RoleSaves', 'Saves', 'open_checkpoint']
 
-AGENT, PEERS = 'agent', ('replay', 'logger')
+AGENT, WRITERS = 'agent', ('replay', 'logger')
 
 
 def open_checkpoint(context: RoleContext, role: str) -> Checkpoint:
@@ -108,10 +108,10 @@ class Saves:
     def begin(self) -> None:
         """Asks replay and logger to save; `advance` saves the agent after them."""
         self._take_answers()
-        for role in PEERS:
+        for role in WRITERS:
             if role not in self._asked:  # A late answer is good for the next save.
                 self._asked[role] = self._ask(role)
-        self._deadline = time.monotonic() + PEERS_SAVE
+        self._deadline = time.monotonic() + WRITERS_ANSWER
 
     def advance(self, step: int) -> None:
         """Saves the agent if the others have saved or are late; never waits."""
@@ -122,14 +122,14 @@ class Saves:
         if not self._asked or time.monotonic() > self._deadline:
             self.save_agent(step)
 
-    def await_peers(self) -> int:
+    def await_writers(self) -> int:
         """Asks replay and logger to save, and waits: the steps in replay, if known.
 
         For the last save, which `save_agent` completes.
         """
-        self._take_answers(PEERS_SAVE / 2)  # to a save before, which knows less
+        self._take_answers(WRITERS_ANSWER / 2)  # to a save before, which knows less
         self.begin()
-        for role in self._take_answers(PEERS_SAVE / 2):
+        for role in self._take_answers(WRITERS_ANSWER / 2):
             print(f'The {role} does not answer and may not have been saved.')
         return self._counts.get('steps', 0)
 

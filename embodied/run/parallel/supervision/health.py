@@ -4,7 +4,6 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import NamedTuple, ParamSpec, TypeVar
 
 from ...shared.activities import COMPILING, SAVING, in_words
@@ -157,12 +156,7 @@ class Section:
             self.activity = self.activity or self._outer.activity
         self._sections[thread] = self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         if self._outer is None:
             del self._sections[threading.get_ident()]
         else:

@@ -17,8 +17,8 @@ from ....processes import cpu, lineage
 from ....processes.child_processes import Surroundings, kill_group, start_module
 from ....processes.failure import Failure
 from ..timeouts import LAST_OUTPUT
-from .failure import RoleFailure
 from .health import Heartbeat
+from .role_failure import RoleFailure
 from .role_logs import START_LINE, LogWriter
 
 __all__ = [

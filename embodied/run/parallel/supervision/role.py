@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from .failure import RoleFailure
 from .hang import HangDetector
 from .health import COMPILING, Heartbeat
+from .role_failure import RoleFailure
 from .states.restarts import Restarts
 from .states.transitions import Event, State
 

@@ -19,7 +19,7 @@ LONG = 2.0  # seconds before the CPU time of a thread is read
 
 
 @dataclasses.dataclass
-class Stay:
+class SeenTask:
     """One task of a thread, since it was seen first."""
 
     task: object
@@ -31,7 +31,7 @@ class StallDetector:
     """Is called with every heartbeat."""
 
     def __init__(self) -> None:
-        self._stays: dict[int, Stay] = {}
+        self._seen: dict[int, SeenTask] = {}
         self._looked = time.monotonic()
 
     def seconds(self, tasks: Mapping[int, object]) -> float:
@@ -42,26 +42,26 @@ class StallDetector:
         """
         now = time.monotonic()
         if now - self._looked > SUSPENDED:
-            self._stays = {}
+            self._seen = {}
         self._looked = now
-        self._stays = {
-            thread: self._stays[thread]
-            if thread in self._stays and self._stays[thread].task is task
-            else Stay(task, now)
+        self._seen = {
+            thread: self._seen[thread]
+            if thread in self._seen and self._seen[thread].task is task
+            else SeenTask(task, now)
             for thread, task in tasks.items()
         }
-        long = {k: v for k, v in self._stays.items() if now - v.since > LONG}
+        long = {k: v for k, v in self._seen.items() if now - v.since > LONG}
         if long:
             self._look_closer(long, now)
-        return max((now - stay.since for stay in long.values()), default=0.0)
+        return max((now - seen_task.since for seen_task in long.values()), default=0.0)
 
-    def _look_closer(self, stays: Mapping[int, Stay], now: float) -> None:
+    def _look_closer(self, seen: Mapping[int, SeenTask], now: float) -> None:
         others = cpu.of_children()
         natives = {thread.ident: thread.native_id for thread in threading.enumerate()}
-        for ident, stay in stays.items():
+        for ident, seen_task in seen.items():
             used = others + cpu.of_thread(natives.get(ident) or 0)
-            moved = stay.used is None or (
-                abs(used - stay.used) > IDLE_SHARE * (now - stay.since)
+            moved = seen_task.used is None or (
+                abs(used - seen_task.used) > IDLE_SHARE * (now - seen_task.since)
             )
             if moved:
-                stay.since, stay.used = now, used
+                seen_task.since, seen_task.used = now, used

@@ -22,7 +22,7 @@ from ....core.errors import ConfigError
 from ....core.files import is_full, overwrite, write_whole
 from ....core.outside import LARGEST_OBJECT as LARGEST
 from ....core.outside import read_plain, shown
-from ....processes.identity import FolderIdentity, Identity, uptime
+from ....processes.process_identity import FolderIdentity, ProcessIdentity, uptime
 from ...shared.outcome import OVER
 
 __all__ = ['HEARTBEAT', 'OVER', 'SILENT_AFTER', 'Status', 'StatusFile', 'main']
@@ -49,7 +49,8 @@ class StatusFile:
     def __init__(self, logdir: Path, epoch: int):
         self._path = logdir / NAME
         folder = {'path': str(logdir.resolve()), **FolderIdentity.of(logdir)._asdict()}
-        self._base = {**Identity.of()._asdict(), 'epoch': epoch, 'folder': folder}
+        writer = ProcessIdentity.of()._asdict()
+        self._base = {**writer, 'epoch': epoch, 'folder': folder}
 
     def write(
         self,
@@ -112,7 +113,8 @@ class Status(NamedTuple):
                 f'{path} cannot be read: {error!r}. The next start of the run writes '
                 'it again.'
             ) from error
-        return cls(_verdict(record['state'], Identity.read(record), age), age, record)
+        writer = ProcessIdentity.read(record)
+        return cls(_verdict(record['state'], writer, age), age, record)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -127,13 +129,13 @@ def main(argv: Sequence[str]) -> int:
 
 def _age(record: Mapping[str, Any]) -> float:
     """Seconds since the last heartbeat."""
-    writer = Identity.read(dict(record))
-    if writer.local and writer.boot == Identity.of().boot:
+    writer = ProcessIdentity.read(dict(record))
+    if writer.local and writer.boot == ProcessIdentity.of().boot:
         return uptime() - record['uptime']
     return time.time() - record['heartbeat']
 
 
-def _verdict(state: str, writer: Identity, age: float) -> str:
+def _verdict(state: str, writer: ProcessIdentity, age: float) -> str:
     if state in OVER:
         return state
     alive = writer.alive

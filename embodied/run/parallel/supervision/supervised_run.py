@@ -7,8 +7,8 @@ from ....processes.failure import Failure
 from ...shared.outcome import DURATION, STEPS, Outcome
 from ..timeouts import CONTINUES, SUSPENDED
 from . import flush
-from .failure import RoleFailure
 from .role import Role
+from .role_failure import RoleFailure
 from .role_logs import Logs
 from .run_records import Records
 from .states.lifecycle import Lifecycle

@@ -8,7 +8,7 @@ from typing import Any
 from ....core.errors import ConfigError
 from ....core.files import set_aside
 from ....processes import lineage
-from ....processes.identity import FolderIdentity, Identity
+from ....processes.process_identity import FolderIdentity, ProcessIdentity
 from .status import NAME, OVER, SILENT_AFTER, Status
 
 __all__ = ['take_over']
@@ -25,7 +25,7 @@ def take_over(
     status = _read(logdir, note)
     if status is None:
         return
-    owner, record = Identity.read(status.record), status.record
+    owner, record = ProcessIdentity.read(status.record), status.record
     if not owner.local:
         # Locks of files do not always reach over the network.
         if status.state not in OVER and abs(status.age) < SILENT_AFTER:
@@ -39,7 +39,7 @@ def take_over(
         if status.state not in OVER:
             note('copied', source=record.get('folder'), pid=owner.pid)
         return
-    if owner.alive and owner != Identity.of():
+    if owner.alive and owner != ProcessIdentity.of():
         # It holds no lock any more: the file was removed, or it is about to end.
         if record['state'] not in OVER:
             raise ConfigError(

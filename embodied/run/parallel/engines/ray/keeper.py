@@ -18,12 +18,12 @@ from .....processes.child_processes import Surroundings
 from .....processes.guard import Guard
 from .....transport import free_port
 from ... import address_book
-from ...supervision.failure import RoleFailure
 from ...supervision.health import Heartbeat
 from ...supervision.process import ChildProcess, RoleSpec
+from ...supervision.role_failure import RoleFailure
 from ...timeouts import LAST_OUTPUT
 
-__all__ = ['Keeper', 'News', 'Placement']
+__all__ = ['Keeper', 'RoleReport', 'Placement']
 
 OUTPUT_BYTES = 1 << 16  # of what a role prints, at once
 
@@ -35,7 +35,7 @@ class Placement(NamedTuple):
     address: str  # of the node, with a port that is free there
 
 
-class News(NamedTuple):
+class RoleReport(NamedTuple):
     """What has happened to the role since the last call of `listen`."""
 
     events: list[Heartbeat | str | bytes]  # bytes are output for the user
@@ -120,7 +120,7 @@ class Keeper:
                 os.close(shown_to)
         return self._child.pid
 
-    def listen(self, seconds: float) -> News:
+    def listen(self, seconds: float) -> RoleReport:
         """Blocks until something happens to the role, for `seconds` at most."""
         events = []
         try:
@@ -128,7 +128,7 @@ class Keeper:
             while True:
                 events.append(self._events.get_nowait())
         except queue.Empty:
-            return News(events, self._role.cpu_seconds())
+            return RoleReport(events, self._role.cpu_seconds())
 
     def ask(self, gone: Sequence[str], reason: str) -> None:
         self._role.ask(gone, reason)

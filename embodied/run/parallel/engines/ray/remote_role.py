@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from .....processes.failure import Failure
-from ...supervision.failure import RoleFailure
 from ...supervision.process import ENDED, PLACED, RoleEvent, RoleSpec
+from ...supervision.role_failure import RoleFailure
 from ...supervision.status import HEARTBEAT
 from ...timeouts import SAY_WAITING
 from ..optional_packages import require
 from .cluster import Cluster
-from .keeper import News
+from .keeper import RoleReport
 
 __all__ = ['SERVERS', 'RayRole']
 
@@ -67,7 +67,7 @@ class RayRole:
         self._thread.start()
 
     def cpu_seconds(self) -> float:
-        """As of the last news."""
+        """As of the last report."""
         return self._cpu_seconds
 
     def ask(self, gone: Sequence[str] = (), reason: str = '') -> None:
@@ -162,16 +162,16 @@ class RayRole:
         finally:
             self._registry.withdraw.remote(server, address)
 
-    def _pass_on(self, news: News) -> bool:
+    def _pass_on(self, report: RoleReport) -> bool:
         """Reports what has happened; returns whether the process has ended."""
-        self._cpu_seconds = news.cpu_seconds
-        for what in news.events:
+        self._cpu_seconds = report.cpu_seconds
+        for what in report.events:
             if isinstance(what, bytes):
                 sys.stdout.write(what.decode(errors='replace'))
                 sys.stdout.flush()
             elif what != ENDED:
                 self._notify(RoleEvent(self, what))
-        return ENDED in news.events
+        return ENDED in report.events
 
     def _lost(self, details: str) -> RoleFailure:
         """The keeper is gone, and most likely its node with it."""

@@ -1,6 +1,6 @@
 """Restarts: whether and when a role that has failed is started again."""
 
-from ..failure import RoleFailure
+from ..role_failure import RoleFailure
 
 __all__ = ['Restarts']
 

@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Phase(enum.Flag):
-    """Of the run, until its last role has ended."""
+    """What a run does, until its last role has ended."""
 
     ACTIVE = enum.auto()  # roles that end are started again
     ENDING = enum.auto()  # the lead has said that the run is over
@@ -39,7 +39,7 @@ class Phase(enum.Flag):
 
 
 class State(enum.Flag):
-    """Of a role."""
+    """What a role does."""
 
     STARTING = enum.auto()  # has a process, which has made no progress yet
     RUNNING = enum.auto()
@@ -53,7 +53,7 @@ class State(enum.Flag):
 
 
 class Kind(enum.Flag):
-    """Of a role: what the others have to do with it."""
+    """What a role is to the others."""
 
     LEAD = enum.auto()  # decides when the run is over, and asks the others to end
     WRITER = enum.auto()  # has something to write to disk before it ends
@@ -62,7 +62,7 @@ class Kind(enum.Flag):
 
 
 class Event(enum.StrEnum):
-    """Of a role."""
+    """What happens to a role."""
 
     # From its heartbeats
     BEGAN = 'began'  # the first progress of a process
@@ -86,11 +86,11 @@ class Event(enum.StrEnum):
 
 
 class Action(enum.Enum):
-    """On a role."""
+    """What the supervisor does with a role."""
 
     NOTE_PROGRESS = enum.auto()  # in the events of the run
     NOTE_PLACE = enum.auto()
-    AWAIT_CONTINUE = enum.auto()  # gives the one who has stopped it some time
+    AWAIT_CONTINUE = enum.auto()  # gives a debugger some time to continue it
     CONTINUE = enum.auto()
     SHOW_STACKS = enum.auto()  # in its log
     KILL = enum.auto()
@@ -190,7 +190,7 @@ ROLES: Mapping[Event, tuple[Row, ...]] = {
 
 
 class RunEvent(enum.Enum):
-    """Of the run."""
+    """What happens to the run."""
 
     OVER = enum.auto()  # the lead says so
     LEAD_FAILED = enum.auto()  # and is started again
@@ -202,7 +202,7 @@ class RunEvent(enum.Enum):
 
 
 class RunAction(enum.Enum):
-    """On all roles."""
+    """What the supervisor does with all roles."""
 
     NOTE_STOP = enum.auto()
     START_GRACE = enum.auto()

@@ -6,12 +6,16 @@ from typing import Any
 
 from ....core import base
 from ....core.limiters import MinSize, RateLimiter
-from ...shared.meters import Share, usage
+from ...shared.meters import Share, moving, usage
 from ...shared.ratio import RatioHistory, RatioPeriod, measured_ratio
 from ..context import RoleContext
 from .buffer import Buffer
 
 __all__ = ['ReplayService']
+
+# Metrics since the last line, of a replay and of those who wait for it.
+TRAFFIC = ('inserts', 'samples', 'updates', 'replay_ratio')
+WAITS = ('insert_wait', 'sample_wait')
 
 
 class ReplayService:
@@ -145,12 +149,19 @@ class ReplayService:
             'insert_wait': self._insert_wait(),
             'sample_wait': self._sample_wait(),
         }
-        metrics = {'replay': replay}
+        metrics = {'replay': self._unless_ended(replay)}
         if self._evaluation.inserts:
-            metrics['eval_replay'] = self._evaluation.stats()
+            metrics['eval_replay'] = self._unless_ended(self._evaluation.stats())
         if self.settings.usage:
             metrics['usage/replay'] = usage()
         return metrics
+
+    def _unless_ended(self, metrics: base.Metrics) -> base.Metrics:
+        """The metrics; of a run that is over without what does not happen any more."""
+        if not self.over:
+            return metrics
+        passing = {k: v for k, v in metrics.items() if k in (*TRAFFIC, *WAITS)}
+        return {k: v for k, v in metrics.items() if k not in passing} | moving(passing)
 
     def save(self) -> dict[str, Any]:
         return {

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import psutil
 
-__all__ = ['FolderIdentity', 'Identity', 'uptime']
+__all__ = ['FolderIdentity', 'ProcessIdentity', 'uptime']
 
 BOOT_ID = Path('/proc/sys/kernel/random/boot_id')
 START_FIELD = 19  # of /proc/PID/stat behind the name: ticks from boot to start
 
 
-class Identity(NamedTuple):
+class ProcessIdentity(NamedTuple):
     """Where and since when a process runs; no two processes have the same."""
 
     host: str
@@ -23,13 +23,16 @@ class Identity(NamedTuple):
     started: float  # in a unit that jumps of the clock do not change
 
     @classmethod
-    def of(cls, pid: int | None = None) -> 'Identity':
-        """Of a process on this machine; raises ProcessLookupError if it is gone."""
+    def of(cls, pid: int | None = None) -> 'ProcessIdentity':
+        """Identity of a process on this machine, by default of this one.
+
+        Raises ProcessLookupError if the process is gone.
+        """
         pid = os.getpid() if pid is None else pid
         return cls(platform.node(), _boot(), pid, _started(pid))
 
     @classmethod
-    def read(cls, record: dict[str, Any]) -> 'Identity':
+    def read(cls, record: dict[str, Any]) -> 'ProcessIdentity':
         """From a record, which may come from any program."""
         return cls(
             str(record.get('host', '?')),

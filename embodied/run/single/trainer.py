@@ -1,4 +1,4 @@
-"""Updates: owns the training stream and the carry that follows it."""
+"""Trainer: owns the training stream and the carry that follows it."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,10 +7,10 @@ from ...core import base
 from ..shared.batches import Batches
 from ..shared.replay_completion import Store
 
-__all__ = ['Learner']
+__all__ = ['Trainer']
 
 
-class Learner:
+class Trainer:
     """Trains the agent on a stream and writes latents back to the replay."""
 
     def __init__(
