@@ -54,7 +54,7 @@ def members_per_worker(config: elements.Config) -> int:
     if run.envs_per_worker:
         return int(run.envs_per_worker)
     total = max(1, run.envs - run.first_env)
-    if CHOICE not in taken:
+    if CHOICE not in settings:
         return int(total)
     most = -(-total // cpu.count_cores())
     return next(size for size in range(most, 0, -1) if total % size == 0)

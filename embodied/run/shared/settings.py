@@ -37,8 +37,8 @@ NOT_NEGATIVE = ('steps', 'duration', 'replay_context', 'eval_envs', 'film_every'
 class Settings:
     """Options of one run.
 
-    The defaults are those of dreamerv3/configs.yaml, which describes the options, but
-    for the folder: what is given none works in one below the working directory.
+    The defaults are those of dreamerv3/configs.yaml, which describes the options; only
+    the default folder is `logdir` in the working directory.
     """
 
     logdir: Path = Path('logdir')

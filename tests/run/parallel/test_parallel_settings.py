@@ -122,6 +122,16 @@ def test_another_machine_runs_the_environments_that_join():
     assert joined == [WorkerPlan((2, 3, 4), False), WorkerPlan((5,), False)]
 
 
+def test_environments_on_the_device_need_no_worker_but_joined_ones_do():
+    settings = read(envs=6, eval_envs=2, device_steps=8, envs_per_worker=2)
+    assert settings.workers == [WorkerPlan((FIRST_EVAL_ENV, FIRST_EVAL_ENV + 1), True)]
+    assert [plan.envids for plan in settings.plan_workers(first=5)] == [(5,)]
+
+
+def test_thousands_of_members_fit_into_one_policy_call():
+    assert read(envs=4096, envs_per_worker=4096).rows_limit == 4096
+
+
 @pytest.mark.parametrize('envs', [1, 3, 16, 1000])
 def test_each_environment_has_exactly_one_worker(envs):
     plans = read(envs=envs, eval_envs=3).workers
