@@ -16,7 +16,7 @@ from ...core.random_agent import RandomAgent
 from ..vector.rows import members_of
 from ..vector.wrappers import on_host
 from ..wrappers import UnifyDtypes, Wrapper
-from . import members, twins
+from . import member_trial, twins
 from .faults import CHECKS, Finding, Speed, Step, static_findings, unrepeatable
 
 __all__ = ['Report', 'check']
@@ -52,7 +52,7 @@ def check(
             is_complete = not findings
             if is_complete:
                 findings += static_findings(env.obs_space, env.act_space, resized)
-                look = members.trial if is_vector else _trial
+                look = member_trial.trial if is_vector else _trial
                 findings += look(env, steps, seconds, facts)
         if is_complete and is_vector:
             is_sound = all(finding.severity == 'warning' for finding in findings)

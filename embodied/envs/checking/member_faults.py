@@ -17,7 +17,7 @@ __all__ = ['MEMBER_CHECKS', 'WITH_FINAL', 'MemberFlags', 'MemberRewards']
 WITH_FINAL = (
     'A simulator that resets inside its step returns the last rows of ended episodes '
     'under `final` and the first rows of the next ones among the rows of all members: '
-    f'{manual.page("your_environment.md")}.'
+    f'{manual.page("your_environment.md#vector-environments")}.'
 )
 
 

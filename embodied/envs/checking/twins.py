@@ -124,7 +124,8 @@ def _trace(
     with contextlib.closing(make(seed)) as env:
         features = Features(env.obs_space)
         watched = min(members_of(env), WATCHED)
-        digests, begins, ends, rows = [], [], [], []
+        digests, begins, ends = [], [], []
+        rows: list[np.ndarray] = []
         equal = True
         for call in play(env, calls, seconds, is_shared=True, forced=forced):
             digests.append(_digest(call))
