@@ -59,7 +59,7 @@ class TrainRatio:
     @property
     def since(self) -> tuple[int, int]:
         """Steps from which the ratio holds, and the updates earned by then."""
-        return self._start
+        return self._period.start, math.floor(self._period.earned)
 
     def advance(self, steps: int) -> None:
         """Takes note of the environment steps played so far."""
