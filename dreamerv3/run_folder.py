@@ -19,7 +19,7 @@ import elements
 
 from embodied.core.checkpoint import RUN_SUBFOLDER
 from embodied.core.errors import ConfigError
-from embodied.core.files import set_aside, write_whole
+from embodied.core.files import set_aside, why_unreadable, write_whole
 from embodied.logging import add_event
 from embodied.processes.folder_lock import FolderLock
 from embodied.processes.signals import StopSignals
@@ -120,7 +120,7 @@ class RunFolder:
         except OSError as error:
             raise ConfigError(f'{path} cannot be read: {error.strerror}.') from error
         except Exception as error:  # noqa: BLE001 (a parser of bad bytes may raise any)
-            reason, kept = f'{type(error).__name__}: {error}', set_aside(path).name
+            reason, kept = why_unreadable(error), set_aside(path).name
         print(
             f'{path} cannot be read: {reason.splitlines()[0]}. The options of the '
             f'command line are used{f"; it is kept as {kept}" if kept else ""}.',

@@ -24,6 +24,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from embodied.core.errors import CheckpointError
+from embodied.core.files import why_unreadable
 from embodied.core.outside import open_plain, read_plain
 
 from .. import config as config_lib
@@ -84,5 +85,6 @@ def read(path: Path) -> tuple[Origin, dict[str, np.ndarray], int]:
         return Origin.load(about), state, about['step']
     except (*BROKEN, safetensors.SafetensorError, YAMLError) as error:
         raise CheckpointError(
-            f'The bundle {path} cannot be read: {error!r}. Export it again.'
+            f'The bundle {path} cannot be read: {why_unreadable(error)}. Export it '
+            'again.'
         ) from error

@@ -13,6 +13,7 @@ import numpy as np
 
 from embodied.core import unpickling
 from embodied.core.errors import CheckpointError
+from embodied.core.files import why_unreadable
 
 from ..agent.model import Nets
 
@@ -89,7 +90,8 @@ def read(path: Path) -> dict[str, np.ndarray]:
         items = dict(params).items()
     except (pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(
-            f'{file} is no checkpoint of the reference implementation: {error!r}.'
+            f'{file} is no checkpoint of the reference implementation: '
+            f'{why_unreadable(error)}.'
         ) from error
     return {name.replace('/', '.'): np.asarray(value) for name, value in items}
 

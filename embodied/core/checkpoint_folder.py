@@ -27,7 +27,14 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias, TypeVar
 
 from . import ownership, unpickling
 from .errors import CheckpointError, TrustError
-from .files import TEMPORARY, read_sealed, seal, sync_path, write_whole
+from .files import (
+    TEMPORARY,
+    read_sealed,
+    seal,
+    sync_path,
+    why_unreadable,
+    write_whole,
+)
 from .outside import LARGEST_OBJECT, read_plain
 
 __all__ = [
@@ -139,10 +146,11 @@ class Save(NamedTuple):
                 'author.'
             ) from error
         except Exception as error:  # bad bytes can raise nearly anything
+            reason = why_unreadable(error)
             if 'crc32' not in self.manifest:
-                raise BrokenSave(self.folder, f'{path.name}: {error!r}') from error
+                raise BrokenSave(self.folder, f'{path.name}: {reason}') from error
             raise CheckpointError(
-                f'{path} is as it was written but cannot be loaded: {error!r}. It was '
+                f'{path} is as it was written but cannot be loaded: {reason}. It was '
                 f'written with {self.manifest["versions"]}: use those versions.'
             ) from error
 

@@ -104,7 +104,8 @@ class CheckpointError(DreamerError):
 
 
 class StorageError(DreamerError):
-    """The disk takes nothing any more: it is full, over quota or read-only."""
+    """Files cannot be written: the disk is full, over quota or read-only, or this user
+    may not write there."""
 
     final = True
 

@@ -22,6 +22,7 @@ __all__ = [
     'set_aside',
     'storage_errors',
     'sync_path',
+    'why_unreadable',
     'write_whole',
 ]
 
@@ -31,6 +32,8 @@ BLOCK = 512  # bytes, the unit of st_blocks
 SEAL = 'checksum'  # key of a sealed record
 # Numbers of errors that only the user can remove: no room, no quota, no permission.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+# This user may not use the file, or a folder has taken its place.
+REFUSED = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR)
 
 
 def write_whole(path: Path, text: str, sync: bool = True) -> None:
@@ -114,20 +117,35 @@ def is_full(error: BaseException | None) -> bool:
 
 @contextlib.contextmanager
 def storage_errors(folder: str | os.PathLike) -> Iterator[None]:
-    """Turns the errors of a full disk into one that tells the user what to do.
+    """Turns the errors of a full disk, and of files in `folder` that cannot be used,
+    into one that tells the user what to do.
 
     folder: what is written to, if the error does not name a file.
     """
     try:
         yield
     except OSError as error:
-        if not is_full(error):
-            raise
         path = error.filename or folder
+        if is_full(error):
+            todo = f'Make room on the disk of {folder}'
+        elif error.errno in REFUSED and _is_inside(error.filename, folder):
+            todo = 'Give this user the right to write there, or move away what is there'
+        else:
+            raise
         raise StorageError(
-            f'Cannot write to {path}: {error.strerror}. Make room on the disk of '
-            f'{folder}, or choose another --logdir; then the same command goes on.'
+            f'Cannot write to {path}: {error.strerror}. {todo}, or choose another '
+            '--logdir; then the same command goes on.'
         ) from error
+
+
+def why_unreadable(error: Exception) -> str:
+    """The type and text of an error, without the bytes that it is about."""
+    return f'{type(error).__name__}: {error}'
+
+
+def _is_inside(path: Any, folder: str | os.PathLike) -> bool:
+    named = isinstance(path, str | os.PathLike)
+    return named and Path(path).absolute().is_relative_to(Path(folder).absolute())
 
 
 def _checksum(record: Mapping[str, Any]) -> str:

@@ -102,3 +102,18 @@ def test_a_full_disk_is_told_with_the_path_and_what_to_do(tmp_path):
     assert 'No space left on device. Make room' in str(info.value)
     with pytest.raises(FileNotFoundError), storage_errors(tmp_path):
         (tmp_path / 'missing').read_text()
+
+
+def test_a_file_that_this_user_may_not_write_is_told_with_what_to_do(tmp_path):
+    refused = PermissionError(errno.EACCES, 'Permission denied', str(tmp_path / 'a'))
+    with (
+        pytest.raises(StorageError, match='Permission denied. Give') as info,
+        storage_errors(tmp_path),
+    ):
+        raise refused
+    assert str(tmp_path / 'a') in str(info.value)
+    # Errors elsewhere are those of the user's program, and keep their traceback.
+    with pytest.raises(PermissionError), storage_errors(tmp_path / 'run'):
+        raise refused
+    with pytest.raises(PermissionError), storage_errors(tmp_path):
+        raise PermissionError(errno.EPERM, 'Operation not permitted')

@@ -234,10 +234,21 @@ def test_garbage_at_the_end_of_a_file_does_not_keep_a_run_from_going_on(
     assert read_records(tmp_path / 'metrics.jsonl')[-1]['step'] == 700
 
 
+@pytest.mark.parametrize('name', ['events.jsonl', 'provenance.jsonl', 'metrics.jsonl'])
+def test_a_file_that_cannot_be_written_is_one_message(tmp_path, name, capsys):
+    (tmp_path / name).mkdir(parents=True)
+    assert run(tmp_path, 'train') == 2
+    message = capsys.readouterr().err
+    assert message.count('dreamer: ') == 1 and str(tmp_path / name) in message
+    assert 'Is a directory. Give this user' in message
+
+
 def test_unusable_logdir_is_named(tmp_path, capsys):
     (tmp_path / 'file').write_text('')
     assert run(tmp_path / 'file' / 'run', 'train') == 2
-    assert f'Cannot create logdir {tmp_path / "file"}' in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert f'Cannot write to {tmp_path / "file"}' in message
+    assert 'choose another --logdir' in message
 
 
 def test_logdir_is_filled_in(monkeypatch):

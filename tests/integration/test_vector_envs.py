@@ -10,6 +10,7 @@ import pytest
 from vector_tasks import MEMBERS
 from watching import FolderWatch
 
+from embodied import transport
 from embodied.core.checkpoint import load_part, load_part_and_step
 from embodied.logging import read_records
 
@@ -107,6 +108,31 @@ def test_environments_in_jax_are_played_by_workers_and_on_the_device(tmp_path, s
     minimum = max(4 * 9, MEMBERS * 8 + 1)
     earned = (committed - minimum) * 4 / (4 * 8)
     assert abs(updates - earned) <= 1
+
+
+def test_members_join_a_run_that_goes_on(tmp_path):
+    address = f'localhost:{transport.free_port()}'
+    flags = ['--task', 'vector_tasks:catch', '--random_agent', 'True', *TINY]
+    flags += ['--run.actor_addr', address, '--run.eval_envs', '0']
+    flags += ['--logdir', str(tmp_path)]
+    scores = tmp_path / 'scores.jsonl'
+    watch = FolderWatch(tmp_path)
+    played = lambda envs: scores.exists() and players(tmp_path, False) >= set(envs)
+    jobs = []
+    try:
+        for command, more in (
+            ('parallel', ['--run.envs', '4']),
+            ('parallel_envs', ['--run.envs', '12', '--run.first_env', '4']),
+        ):
+            jobs.append(subprocess.Popen([*COMMAND, command, *flags, *more], env=OURS))
+            watch.follow(jobs[-1].pid)
+            last = int(more[1])
+            watch.await_that(lambda last=last: played(range(last)), SECONDS)
+    finally:
+        for job in reversed(jobs):
+            job.terminate()
+            job.wait(SECONDS)
+        watch.close()
 
 
 MISTAKES = {

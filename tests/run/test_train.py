@@ -228,9 +228,11 @@ def test_the_number_of_environments_may_change(tmp_path, envs):
 
 
 def test_a_changed_ratio_holds_for_the_steps_to_come(tmp_path):
+    entries = []
     run(tmp_path, steps=100, train_ratio=4)
-    run(tmp_path, steps=160, train_ratio=12)
+    run(tmp_path, steps=160, train_ratio=12, entries=entries)
     assert load_part(tmp_path, 'progress')['updates'] == 28 + 60
+    assert values(entries, 'replay/train_ratio')[-1] == 12
 
 
 def test_another_agent_can_be_the_start(tmp_path):

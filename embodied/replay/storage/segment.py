@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from embodied.core.base import Array
+from embodied.core.files import why_unreadable
 
 from .column_layout import HUGE, PAGE, ColumnLayout, round_up
 from .schema import PRIORITY, VERSION, Schema
@@ -252,7 +253,9 @@ def _describe(memory: Any, size: int) -> SegmentSpec:
     try:
         spec = SegmentSpec.from_json(json.loads(text))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise BadSegment(f'its description cannot be read: {error!r}') from error
+        raise BadSegment(
+            f'its description cannot be read: {why_unreadable(error)}'
+        ) from error
     if size != spec.nbytes:
         raise BadSegment(f'it has {size} of {spec.nbytes} bytes')
     return spec

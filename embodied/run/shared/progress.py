@@ -25,7 +25,6 @@ class Progress:
     def __init__(self, counter: Any, settings: Settings, minimum: int):
         self._counter = counter
         self._settings = settings
-        self._minimum = minimum
         self._ratio = TrainRatio(settings.train_ratio, settings.batch_steps, minimum)
         self._earlier = 0.0  # seconds before this start
         self._begin = time.monotonic()
@@ -48,9 +47,10 @@ class Progress:
 
     @property
     def train_ratio(self) -> float:
-        """Replayed per environment step since training began."""
-        trained = self.updates * self._settings.batch_steps
-        return measured_ratio(trained, self.steps, self._minimum)
+        """Replayed per environment step since the ratio holds."""
+        start, earned = self._ratio.since
+        trained = (self.updates - earned) * self._settings.batch_steps
+        return measured_ratio(trained, self.steps - start)
 
     @property
     def steps_reached(self) -> bool:

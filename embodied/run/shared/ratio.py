@@ -56,6 +56,11 @@ class TrainRatio:
         self._steps = 0
         self.earned = 0
 
+    @property
+    def since(self) -> tuple[int, int]:
+        """Steps from which the ratio holds, and the updates earned by then."""
+        return self._period.start, math.floor(self._period.earned)
+
     def advance(self, steps: int) -> None:
         """Takes note of the environment steps played so far."""
         assert steps >= self._steps, (steps, self._steps)
@@ -86,9 +91,12 @@ def _limit(rate: Fraction) -> Fraction | None:
     return None if rate < 0 else rate
 
 
-def measured_ratio(trained_steps: int, steps: int, minimum: int) -> float:
-    """Replayed per environment step since training began."""
-    return trained_steps / (steps - minimum) if steps > minimum else 0.0
+def measured_ratio(trained_steps: float, steps: int) -> float:
+    """Replayed per environment step since the ratio holds.
+
+    It may be 0 at first: updates that were made ahead belong to the ratio before.
+    """
+    return max(0.0, trained_steps) / steps if steps > 0 else 0.0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -335,6 +335,22 @@ def test_another_ratio_holds_for_the_rows_to_come(tmp_path):
         assert service.limiter.balance() == balance + 4 * per_row
 
 
+def test_the_ratio_of_the_metrics_is_that_of_the_steps_for_which_it_holds(tmp_path):
+    service = make_service(tmp_path)  # ratio 8
+    for serial in range(20):
+        fill(service, [serial])
+        train(service)
+    assert service.metrics()['replay']['train_ratio'] == pytest.approx(8, rel=0.1)
+    save(service, tmp_path)
+    service = make_service(tmp_path, train_ratio=64)
+    load(service, tmp_path)
+    assert service.metrics()['replay']['train_ratio'] == 0
+    for serial in range(20, 40):
+        fill(service, [serial])
+        train(service)
+    assert service.metrics()['replay']['train_ratio'] == pytest.approx(64, rel=0.1)
+
+
 def train(service):
     """As long as training is behind the ratio."""
     while service.limiter.balance() > 0:

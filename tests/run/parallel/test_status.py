@@ -217,6 +217,13 @@ def test_a_status_that_cannot_be_read_is_set_aside(tmp_path, content, capsys):
     assert str(tmp_path / 'status.json') in capsys.readouterr().err
 
 
+def test_the_bytes_of_a_status_that_cannot_be_read_are_not_shown(tmp_path):
+    (tmp_path / 'status.json').write_bytes(b'\xff' * 10_000)
+    with pytest.raises(ConfigError, match='UnicodeDecodeError') as error:
+        Status.read(tmp_path)
+    assert len(str(error.value)) < 500
+
+
 def test_a_status_with_foreign_values_is_set_aside(tmp_path):
     for name, value in (('pid', 'x'), ('uptime', None), ('roles', []), ('started', {})):
         write(tmp_path, **{name: value})

@@ -140,11 +140,13 @@ class ReplayService:
     def metrics(self) -> dict[str, base.Metrics]:
         """Metrics since the last call, by prefix."""
         limiter, minimum = self.limiter, self.limiter.minimum
-        trained = limiter.samples * self.settings.batch_length
+        ratio = self.ratios.last
+        trained = (limiter.samples - ratio.earned) * self.settings.batch_length
+        steps = limiter.inserts - ratio.start
         replay = {
             **self._train.stats(),
             'fill': min(1.0, limiter.inserts / minimum),
-            'train_ratio': measured_ratio(trained, limiter.inserts, minimum),
+            'train_ratio': measured_ratio(float(trained), steps),
             'balance': limiter.balance(),
             'insert_wait': self._insert_wait(),
             'sample_wait': self._sample_wait(),

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from ....core.checkpoint import settle
 from ....core.errors import CheckpointError
-from ....core.files import read_sealed, seal, set_aside, write_whole
+from ....core.files import read_sealed, seal, set_aside, why_unreadable, write_whole
 
 __all__ = ['Manifest']
 
@@ -57,8 +57,8 @@ class Manifest(NamedTuple):
             return cls(saves, counters, bool(data['ended']), *outcome)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(
-                f'{path} cannot be read: {error!r}. Remove it to continue the run from '
-                'the newest save of each role.'
+                f'{path} cannot be read: {why_unreadable(error)}. Remove it to '
+                'continue the run from the newest save of each role.'
             ) from error
 
     @classmethod

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ....core.errors import ConfigError
-from ....core.files import is_full, overwrite, write_whole
+from ....core.files import is_full, overwrite, why_unreadable, write_whole
 from ....core.outside import LARGEST_OBJECT as LARGEST
 from ....core.outside import read_plain, shown
 from ....processes.process_identity import FolderIdentity, ProcessIdentity, uptime
@@ -110,8 +110,8 @@ class Status(NamedTuple):
             ) from None
         except UNREADABLE as error:
             raise ConfigError(
-                f'{path} cannot be read: {error!r}. The next start of the run writes '
-                'it again.'
+                f'{path} cannot be read: {why_unreadable(error)}. The next start of '
+                'the run writes it again.'
             ) from error
         writer = ProcessIdentity.read(record)
         return cls(_verdict(record['state'], writer, age), age, record)
