@@ -48,9 +48,9 @@ class Progress:
     @property
     def train_ratio(self) -> float:
         """Replayed per environment step since the ratio holds."""
-        start, earned = self._ratio.since
-        trained = (self.updates - earned) * self._settings.batch_steps
-        return measured_ratio(trained, self.steps - start)
+        period = self._ratio.period
+        trained = (self.updates - period.earned) * self._settings.batch_steps
+        return measured_ratio(float(trained), self.steps - period.start)
 
     @property
     def steps_reached(self) -> bool:
