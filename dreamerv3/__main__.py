@@ -18,4 +18,6 @@ def main() -> int:
 
 
 if __name__ == '__main__':
-    raise SystemExit(main())
+    from dreamer_parallel import main as run_unless_in_the_way
+
+    raise SystemExit(run_unless_in_the_way())

@@ -14,7 +14,7 @@ from embodied.run.parallel.engines import kubernetes
 from embodied.run.parallel.settings import ParallelSettings
 from embodied.run.shared.outcome import Outcome
 
-from . import engines, factories, vector_envs
+from . import engines, factories, sinks, vector_envs
 
 __all__ = ['SIGNALED', 'launch', 'loop_args']
 
@@ -67,6 +67,9 @@ def launch(
 ) -> Outcome | None:
     """Calls the loop that `config.script` names; returns how the run ended, if the loop
     decides that. make_logger: instead of the logger that the options ask for."""
+    if config.script == 'parallel' and make_logger is None:
+        with sinks.in_notebook(config) as logged:
+            return launch(config, functools.partial(factories.make_logger, logged))
     make = Factories.of(config)
     if make_logger is not None:
         make = make._replace(logger=make_logger)

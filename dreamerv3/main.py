@@ -113,6 +113,8 @@ def _command(argv: list[str]) -> int:
     name, *rest = argv or ['help']
     if name in TOOLS:  # have a help of their own
         return importlib.import_module(TOOLS[name]).main(rest)
+    if name == 'help' and rest and rest[0] in TOOLS:
+        return _command([rest[0], '--help'])
     if name == '--version':
         print(_version())
         return 0

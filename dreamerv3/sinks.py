@@ -4,7 +4,7 @@ import contextlib
 import functools
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from embodied.core.errors import MissingExtraError
 from embodied.core.outside import shown
 from embodied.logging import EventFile, JsonlOutput
 
-__all__ = ['RunView', 'check', 'make_logger']
+__all__ = ['RunView', 'check', 'in_notebook', 'make_logger']
 
 EXTRAS = {'tensorboard': 'tensorboardX', 'wandb': 'wandb'}  # package of each
 
@@ -34,6 +34,37 @@ def make_logger(config: elements.Config) -> embodied.Logger:
         if name in config.logger.outputs and not (name == 'terminal' and config.quiet):
             logger.attach(name, functools.partial(make, config))
     return logger
+
+
+def in_notebook(
+    config: elements.Config,
+) -> contextlib.AbstractContextManager[elements.Config]:
+    """Shows a distributed run below the cell, if this process is a notebook's kernel.
+
+    Its logger is a process of its own, which does not know of the cell. Gives the
+    options of that logger, which leaves the terminal to this process then.
+    """
+    shown = 'terminal' in config.logger.outputs and not config.quiet
+    if not shown or 'ipykernel' not in sys.modules:
+        return contextlib.nullcontext(config)
+    from embodied.logging import notebook
+
+    if not notebook.in_notebook():
+        return contextlib.nullcontext(config)
+    return _below_cell(config)
+
+
+@contextlib.contextmanager
+def _below_cell(config: elements.Config) -> Iterator[elements.Config]:
+    from embodied.logging.notebook import RecordFollower
+
+    others = [name for name in config.logger.outputs if name != 'terminal']
+    path = Path(config.logdir) / 'metrics.jsonl'
+    with (
+        contextlib.closing(_terminal(config)) as view,
+        RecordFollower(path, view),
+    ):
+        yield config.update({'logger.outputs': others})
 
 
 def check(config: elements.Config) -> None:

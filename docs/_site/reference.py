@@ -22,7 +22,17 @@ INTERFACE = {
         'embodied',
         ('Agent', 'Env', 'VectorEnv', 'Replay', 'Stream', 'Logger'),
     ),
-    'Environments': ('embodied.envs', ('make', 'tasks', 'wrap')),
+    'Environments': (
+        'embodied.envs',
+        (
+            'make',
+            'tasks',
+            'wrap',
+            'FromGymnasiumVector',
+            'FunctionalEnv',
+            'FunctionalVectorEnv',
+        ),
+    ),
     'Loops in one process': ('embodied.run', ('train', 'train_eval', 'eval_only')),
     'Distributed runs': ('embodied.run.parallel', ('combined',)),
     'Running environments': ('embodied', ('Driver', 'RandomAgent')),

@@ -50,6 +50,7 @@ class TerminalOutput:
         """
         self._title = title
         self._levels = levels
+        self._lock = threading.Lock()  # of the figures: views have threads of their own
         self._hardware = hardware
         self._notices: _Notices | None = None
         self._figures = Figures(steps, duration, ratio, restarts, doing)
@@ -67,15 +68,20 @@ class TerminalOutput:
             # A run that fails before it closes its logger must not leave the
             # terminal without a cursor.
             atexit.register(self.close)
-        elif not self._notebook:
-            self._notices = _Notices(self._say, hardware, lambda: self._figures.doing())
+        else:
+            say, longest = self._say, LONGEST_PAUSE
+            if self._notebook:
+                say, longest = lambda line: self._show(), PAUSE
+            doing = lambda: self._figures.doing()
+            self._notices = _Notices(say, hardware, doing, longest)
 
     def __call__(self, entries: Sequence[Entry]) -> None:
-        self._figures.update(entries)
+        with self._lock:
+            self._figures.update(entries)
         if self._live:
             self._live.refresh()
         elif self._notebook:
-            self._notebook.show(self._render(), self._width)
+            self._show()
         else:
             self._say(self._line())
 
@@ -92,6 +98,10 @@ class TerminalOutput:
         """Shows what `doing` says takes long, from now on."""
         self._figures.doing = doing
 
+    def _show(self) -> None:
+        assert self._notebook
+        self._notebook.show(self._render(), self._width)
+
     def _say(self, line: str) -> None:
         self._console.print(line, soft_wrap=True, markup=False)
 
@@ -102,12 +112,15 @@ class TerminalOutput:
     def _line(self) -> str:
         pairs = [('step', f'{self._figures.step:,}'), *self._figures.pairs()]
         line = '  '.join(f'{name} {text}' for name, text in pairs)
-        bottleneck = self._figures.bottleneck
-        return f'{line}  {bottleneck.name}' if bottleneck else line
+        bottleneck, doing = self._figures.bottleneck, self._figures.doing()
+        parts = [line, bottleneck.name if bottleneck else '', doing]
+        return '  '.join(part for part in parts if part)
 
     def _render(self) -> RenderableType:
+        with self._lock:
+            rows = self._rows()
         return Panel(
-            Group(*self._rows()),
+            Group(*rows),
             title=Text(self._title, style='bold'),
             title_align='left',
             subtitle=Text(self._trains_on(), style='dim'),
@@ -146,11 +159,13 @@ class TerminalOutput:
 
 
 class _Notices:
-    """Lines in a pipe about what takes long, and once about the hardware.
+    """Says what takes long, and once what the hardware is.
 
     Nothing is logged before the first programs are compiled. A thread is the clock of
     this view, as that of rich is for the live one; its pauses double as long as
     something lasts.
+
+    longest: the longest of these pauses in seconds.
     """
 
     def __init__(
@@ -158,7 +173,9 @@ class _Notices:
         say: Callable[[str], None],
         hardware: Callable[[], str],
         doing: Callable[[], str],
+        longest: float,
     ):
+        self._longest = longest
         self._say, self._hardware, self._doing = say, hardware, doing
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, name='notices', daemon=True)
@@ -177,7 +194,7 @@ class _Notices:
             doing = self._doing()
             if doing:
                 self._say(doing[0].upper() + doing[1:])
-            pause = min(2 * pause, LONGEST_PAUSE) if doing else PAUSE
+            pause = min(2 * pause, self._longest) if doing else PAUSE
 
 
 def _curve(figures: Figures, levels: Mapping[str, float]) -> Text:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from ruamel.yaml import YAML
 
 import dreamerv3
 from dreamerv3.commands import describe, help_texts
@@ -17,6 +18,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 sys.path.append(str(ROOT / 'tests' / 'dreamerv3' / 'dashboard'))
 import browsing  # noqa: E402
 
+USERS = ('Start', 'Running')  # sections of the navigation
 NEEDED = 'needs a browser: apt-get install chromium'
 PARTS = ('docs', 'mkdocs.yml', 'README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md')
 PARTS += ('CHANGELOG.md', 'CITATION.cff', 'embodied', 'dreamerv3', 'examples', 'bench')
@@ -77,15 +79,25 @@ def test_the_search_works_in_a_folder_without_a_server(copy):
         assert found.get_attribute('href').startswith('file:///')
 
 
-def test_each_user_page_begins_with_a_command(copy):
-    """One question per page, and a command that answers it."""
-    pages = ('one_machine', 'crashes', 'clusters', 'replicas', 'slow_or_not_learning')
+def user_pages():
+    """Names of the pages for those who use it, in the order of the navigation."""
+    navigation = YAML(typ='safe').load((ROOT / 'mkdocs.yml').read_text())['nav']
+    for section in navigation:
+        for title, pages in section.items():
+            if title in USERS:
+                yield from (path for page in pages for path in page.values())
+
+
+def test_each_user_page_is_a_question_with_a_command_and_an_outcome():
+    pages = list(user_pages())
+    assert len(pages) > 10
     for name in pages:
-        text = (ROOT / 'docs' / f'{name}.md').read_text()
+        text = (ROOT / 'docs' / name).read_text()
         assert text.splitlines()[0].endswith('?'), name
-        names = re.findall(r'^dreamer (\w[\w-]*)', text, re.MULTILINE)
-        assert names, name
-        for command in names:
+        assert len(re.findall(r'^What you get: [^\n]', text, re.MULTILINE)) == 1, name
+        commands = re.findall(r'(?:^|`)dreamer ([a-z][\w-]*)', text, re.MULTILINE)
+        assert commands, name
+        for command in commands:
             assert command in help_texts.PAGES or command in TOOLS, f'{name}: {command}'
 
 

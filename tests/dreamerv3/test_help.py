@@ -1,5 +1,6 @@
 """Help, the version, options with their comments, and output that is cut short."""
 
+import contextlib
 import re
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import pytest
 
 from dreamerv3 import config as config_lib
 from dreamerv3.commands import describe, help_texts
-from dreamerv3.main import main
+from dreamerv3.main import TOOLS, main
 
 
 def test_declared_options_are_those_of_the_defaults():
@@ -61,6 +62,14 @@ def test_each_command_that_takes_options_has_a_page_of_help(capsys, command):
     example = re.search(rf'^  dreamer {command}(.*)$', out, re.MULTILINE)[1]
     if command != 'config':
         config_lib.resolve(example.split())
+
+
+@pytest.mark.parametrize('command', TOOLS)
+def test_help_explains_commands_with_options_of_their_own(capsys, command):
+    with contextlib.suppress(SystemExit):  # as argparse ends
+        assert main(['help', command]) == 0
+    out = capsys.readouterr().out
+    assert re.match(rf'usage: dreamer {command}\b', out)
 
 
 def test_version_names_this_package_and_jax(capsys):

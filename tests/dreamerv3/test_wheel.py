@@ -103,6 +103,10 @@ def test_packages_of_others_in_the_way_are_named(home, tmp_path):
     assert done.returncode == 2
     assert f'{other / "embodied"} takes the place of' in done.stderr
     assert 'Traceback' not in done.stderr
+    module = home / 'bin' / 'python', '-m', 'dreamerv3'
+    environ = {**os.environ, 'PYTHONPATH': str(other)}
+    again = execute(*module, 'tasks', cwd=tmp_path, env=environ)
+    assert (again.returncode, again.stderr) == (2, done.stderr)
 
 
 def test_files_of_the_reference_among_ours_are_named(home, tmp_path):

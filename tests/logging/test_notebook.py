@@ -25,6 +25,19 @@ for score in (0.25, 0.5, 0.75):
 logger.close()
 """
 
+TRAIN = """
+import dreamerv3
+dreamerv3.train(
+    task='toy_reach', script='parallel', configs=['debug'], steps=400,
+    logdir={logdir!r},
+    options={{
+        'random_agent': True, 'run.envs': 2, 'run.eval_envs': 0,
+        'run.log_every': 0.2, 'run.report_every': 0,
+    }},
+)
+"""
+SHOWN = ('display_data', 'update_display_data')
+
 
 @contextlib.contextmanager
 def kernel() -> Iterator[Any]:
@@ -64,3 +77,15 @@ def test_a_run_is_one_display_that_is_replaced_by_its_newest_state():
     assert 'step 150 / 200' in last['text/plain']
     assert last['text/html'].startswith('<pre')
     assert 'toy_catch' in last['text/html']
+
+
+def test_a_distributed_run_is_shown_below_its_cell(tmp_path):
+    with kernel() as client:
+        outputs = run_cell(client, TRAIN.format(logdir=str(tmp_path)))
+    shown = [content for kind, content in outputs if kind in SHOWN]
+    assert len({content['transient']['display_id'] for content in shown}) == 1
+    last = shown[-1]['data']['text/plain']
+    assert ' / 400' in last and '100%' in last
+    # Its logger would draw with control characters, which a cell does not follow.
+    text = ''.join(x['text'] for kind, x in outputs if kind == 'stream')
+    assert '\x1b[' not in text

@@ -91,6 +91,17 @@ def test_pipe_is_told_what_takes_long_before_anything_is_logged(monkeypatch):
     assert set(others) == {'Agent compiling train for 4 s.'}
 
 
+def test_lines_of_a_pipe_end_with_what_takes_long():
+    file = io.StringIO()
+    doing = lambda: 'agent compiling report for 9 s.'
+    output = TerminalOutput(console=Console(file=file), doing=doing)
+    output(entries(7, **{'fps/env': 3.0}))
+    output.close()
+    (line,) = file.getvalue().splitlines()
+    assert line.startswith('step 7  ')
+    assert line.endswith('  agent compiling report for 9 s.')
+
+
 def test_what_a_logger_is_told_to_watch_is_shown(monkeypatch):
     monkeypatch.setattr(terminal, 'PAUSE', 0.01)
     file = Lines(1)

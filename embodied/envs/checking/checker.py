@@ -16,7 +16,7 @@ from ...core.random_agent import RandomAgent
 from ..vector.rows import members_of
 from ..vector.wrappers import on_host
 from ..wrappers import UnifyDtypes, Wrapper
-from . import members, twins
+from . import member_trial, twins
 from .faults import CHECKS, Finding, Speed, Step, static_findings, unrepeatable
 
 __all__ = ['Report', 'check']
@@ -52,10 +52,12 @@ def check(
             is_complete = not findings
             if is_complete:
                 findings += static_findings(env.obs_space, env.act_space, resized)
-                look = members.trial if is_vector else _trial
+                look = member_trial.trial if is_vector else _trial
                 findings += look(env, steps, seconds, facts)
         if is_complete and is_vector:
-            findings += _twins(make, steps, seconds / 2, findings)
+            is_sound = all(finding.severity == 'warning' for finding in findings)
+            twin = lambda seed: _prepare(make(seed))
+            findings += twins.compare(twin, steps, seconds / 2, is_sound)
         elif is_complete:
             findings += _repeat(make, steps, seconds / 2)
     except SpaceError as error:
@@ -82,17 +84,6 @@ class _Readable(Wrapper):
 
 def _prepare(env: Any) -> UnifyDtypes:
     return UnifyDtypes(_Readable(on_host(env)))
-
-
-def _twins(
-    make: Callable[[int], Any], steps: int, seconds: float, found: list[Finding]
-) -> Iterator[Finding]:
-    """Findings about seeds and resets of members, of several vector environments."""
-    twin = lambda seed: _prepare(make(seed))
-    is_sound = all(finding.severity == 'warning' for finding in found)
-    yield from twins.compare_seeds(twin, steps, seconds)
-    if is_sound:
-        yield from twins.probe_resets(twin, steps, seconds)
 
 
 def _trial(

@@ -12,7 +12,7 @@ from .faults import Finding
 from .member_faults import WITH_FINAL
 from .member_play import COMMON
 
-__all__ = ['Features', 'LastRows']
+__all__ = ['Features', 'LastRows', 'to_bytes']
 
 FEATURES = 64  # numbers per key that stand for larger arrays
 ENDS = 200  # that are kept
@@ -61,6 +61,12 @@ class Features:
         return self._sketches[size]
 
 
+def to_bytes(value: Any) -> bytes:
+    """Bytes that are equal where values are; zeros lose their signs."""
+    array = np.asarray(value)
+    return (array + 0.0 if array.dtype.kind == 'f' else array).tobytes()
+
+
 class _End(NamedTuple):
     """The end of an episode.
 
@@ -91,8 +97,9 @@ class LastRows:
         before = self._before[member]
         if row['is_first']:
             has_ended = len(before) > 1 and before[-1]['is_last']
-            if has_ended and len(self._ends) < ENDS:
-                self._ends.append(self._end([*before, dict(row)]))
+            rows = [*before, dict(row)]
+            if has_ended and len(self._ends) < ENDS and self._are_whole(rows):
+                self._ends.append(self._end(rows))
             before.clear()
         before.append(dict(row))
 
@@ -117,6 +124,9 @@ class LastRows:
                 WITH_FINAL,
             )
 
+    def _are_whole(self, rows: list[dict[str, Any]]) -> bool:
+        return all(row.keys() >= set(self._features.keys) for row in rows)
+
     def _end(self, rows: list[dict[str, Any]]) -> _End:
         is_short = len(rows) == 3
         rows = rows[:1] + rows if is_short else rows
@@ -128,8 +138,7 @@ class LastRows:
         return _End(np.concatenate(features), is_short, last == first, before != first)
 
     def _bytes(self, row: Mapping[str, Any]) -> bytes:
-        keys = [key for key in self._features.keys if key in row]
-        return b''.join(np.asarray(row[key]).tobytes() for key in keys)
+        return b''.join(to_bytes(row[key]) for key in self._features.keys)
 
     def _are_near(self) -> bool:
         """Whether last rows are a jump away from their episodes, near first rows."""

@@ -12,12 +12,12 @@ from ...core.base import Spaces
 from .faults import Finding, Keys, Step, Values
 from .member_play import Part, name_members
 
-__all__ = ['MEMBER_CHECKS', 'WITH_FINAL']
+__all__ = ['MEMBER_CHECKS', 'WITH_FINAL', 'MemberFlags', 'MemberRewards']
 
 WITH_FINAL = (
     'A simulator that resets inside its step returns the last rows of ended episodes '
     'under `final` and the first rows of the next ones among the rows of all members: '
-    f'{manual.page("your_environment.md")}.'
+    f'{manual.page("your_environment.md#vector-environments")}.'
 )
 
 
@@ -90,6 +90,11 @@ class MemberFlags:
             self._found[name][members] |= flags
         self._missed[members] = due & ~first
         self._over[members] = last
+
+    @property
+    def mark_beginnings(self) -> bool:
+        """Whether is_first was true wherever it had to be."""
+        return not self._found['missing'].any()
 
     def findings(self) -> Iterator[Finding]:
         who = {k: name_members(v) for k, v in self._found.items() if v.any()}
@@ -201,4 +206,4 @@ class MemberRewards:
             )
 
 
-MEMBER_CHECKS = (MemberKeys, MemberValues, MemberFlags, MemberRewards)
+MEMBER_CHECKS = (MemberKeys, MemberValues)  # that need no other one

@@ -9,14 +9,14 @@ import numpy as np
 
 from ..vector.rows import members_of
 from .faults import Finding, unrepeatable
-from .last_rows import Features
+from .last_rows import Features, to_bytes
 from .member_play import Call, name_members, play
 
-__all__ = ['compare_seeds', 'probe_resets']
+__all__ = ['compare']
 
 COMPARED = 200  # calls that must be equal under equal seeds
 PROBED = 40  # calls within which a member is reset
-AFTER = 4  # calls after that which are looked at
+AFTER = 4  # calls from then on that are looked at
 WATCHED = 16  # members that are looked at
 NEARER = 0.5  # times the distance to what would have been
 
@@ -30,14 +30,20 @@ class _Trace(NamedTuple):
     members_equal: bool
     begins: np.ndarray  # [calls, N] is_first
     ends: np.ndarray  # [calls, N] is_last, also of last rows under `final`
-    features: np.ndarray  # [calls, watched, F], if resets are probed
+    features: np.ndarray  # [PROBED or fewer calls, watched, F]
     resets_members: bool
 
 
-def compare_seeds(make: Make, calls: int, seconds: float) -> Iterator[Finding]:
-    """Whether equal seeds give equal rows, and members have seeds of their own."""
+def compare(
+    make: Make, calls: int, seconds: float, with_resets: bool
+) -> Iterator[Finding]:
+    """Whether equal seeds give equal rows, and members have seeds of their own.
+
+    with_resets: also whether a reset in mid-episode begins an episode of that member
+    alone.
+    """
     calls = min(calls, COMPARED)
-    one, again, other = (_trace(make, seed, calls, seconds / 3) for seed in (1, 1, 2))
+    one, again, other = (_trace(make, seed, calls, seconds / 4) for seed in (1, 1, 2))
     repeat = _difference(one, again)
     if repeat is not None:
         yield unrepeatable(*repeat)
@@ -51,17 +57,18 @@ def compare_seeds(make: Make, calls: int, seconds: float) -> Iterator[Finding]:
             'Seed members differently, for example with seed + member (in JAX: '
             'jax.random.split(key, num)).',
         )
+    if with_resets:
+        yield from _probe_resets(make, one, seconds / 4)
 
 
-def probe_resets(make: Make, calls: int, seconds: float) -> Iterator[Finding]:
-    """Whether a reset in mid-episode begins an episode of that member alone."""
-    plain = _trace(make, 1, min(calls, PROBED), seconds / 2, forced={})
-    moved = (plain.ends | plain.begins)[1:].any(1)
+def _probe_resets(make: Make, plain: _Trace, seconds: float) -> Iterator[Finding]:
+    """Resets one member where the trace, of the same seed, has none."""
+    moved = (plain.ends | plain.begins)[1:PROBED].any(1)
     quiet = 1 + (int(np.argmax(moved)) if moved.any() else len(moved))
     at = quiet // 2  # the call, in mid-episode for all members
     if at < 1:
         return
-    probe = _trace(make, 1, min(quiet, at + AFTER), seconds / 2, forced={at: 0})
+    probe = _trace(make, 1, min(quiet, at + AFTER), seconds, forced={at: 0})
     if len(probe.begins) <= at or probe.ends[at - 1].any():
         return
     others = probe.begins[at] & ~probe.ends[at]
@@ -94,7 +101,7 @@ def _go_back(plain: _Trace, probe: _Trace, at: int) -> bool:
     without it. Members that share a generator of random numbers differ as well, but do
     not come near to their first rows.
     """
-    stop = min(len(probe.digests), len(plain.digests))
+    stop = min(len(probe.features), len(plain.features))
     if probe.features.shape[1] < 2 or _difference(plain, probe, at) is not None:
         return False
     now, expected = probe.features[at:stop, 1:], plain.features[at:stop, 1:]
@@ -114,11 +121,11 @@ def _trace(
     seconds: float,
     forced: Mapping[int, int] | None = None,
 ) -> _Trace:
-    """forced: as of `play`; None: rows are compared as a whole alone."""
     with contextlib.closing(make(seed)) as env:
         features = Features(env.obs_space)
         watched = min(members_of(env), WATCHED)
-        digests, begins, ends, rows = [], [], [], []
+        digests, begins, ends = [], [], []
+        rows: list[np.ndarray] = []
         equal = True
         for call in play(env, calls, seconds, is_shared=True, forced=forced):
             digests.append(_digest(call))
@@ -128,7 +135,7 @@ def _trace(
             for part in call.parts[:-1]:
                 ended[part.members] = True
             ends.append(ended)
-            if forced is not None:
+            if len(rows) < PROBED:
                 first = {k: v[:watched] for k, v in call.all.rows.items()}
                 rows.append(features(first, watched))
         resets = getattr(env, 'resets_members', True)
@@ -143,7 +150,7 @@ def _digest(call: Call) -> dict[str, bytes]:
         for key, value in part.rows.items():
             digest = digests.setdefault(key, hashlib.blake2b(digest_size=16))
             digest.update(part.members.tobytes())
-            digest.update(np.ascontiguousarray(value).tobytes())
+            digest.update(to_bytes(value))
     return {key: digest.digest() for key, digest in digests.items()}
 
 

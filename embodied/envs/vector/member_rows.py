@@ -85,7 +85,6 @@ def _stack(
     name: str, value: Any, space: elements.Space | None, members: np.ndarray
 ) -> np.ndarray:
     """The values [n, ...] of one key of these members."""
-    expected = describe(space) if space else 'any kind'
     shape = getattr(value, 'shape', None)
     is_listed = isinstance(value, tuple) or (
         bool(shape) and value.dtype == object  # of arrays that could not be joined
@@ -95,7 +94,7 @@ def _stack(
         got = f'a {type(value).__name__} of {count}' if is_listed else _describe(value)
         raise SpaceError(
             f'{name} of a vector environment needs one row per member: expected '
-            f'{len(members)} rows of {expected}, got {got}.'
+            f'{len(members)} rows of {_expected(space)}, got {got}.'
         )
     if not is_listed:
         return value
@@ -106,9 +105,13 @@ def _stack(
         if array.shape != wanted or not castable:
             raise SpaceError(
                 f'{name} of member {member} does not lie in its space: expected '
-                f'{expected if space else wanted}, got {_describe(array)}.'
+                f'{_expected(space)}, got {_describe(array)}.'
             )
     return np.stack(arrays)
+
+
+def _expected(space: elements.Space | None) -> str:
+    return describe(space) if space else 'one shape for all members'
 
 
 def _as_arrays(values: Sequence[Any]) -> Iterator[np.ndarray]:

@@ -13,7 +13,7 @@ from . import run_id
 from .agent import AgentThread, parallel_agent
 from .engines import ports
 from .engines.base import Engine, Here
-from .env import members
+from .env import planned_members
 from .env.worker import start_workers
 from .logger.logger import parallel_logger
 from .pickling import pack
@@ -70,7 +70,7 @@ def combined(
             return finished
         args = {**args, 'run_id': run_id.create(settings.logdir)}
         with engine.open(settings):
-            return members.retry(
+            return planned_members.retry(
                 settings,
                 lambda settings, changes: _run(
                     parts, settings, {**args, **changes}, records, engine

@@ -48,9 +48,9 @@ class Progress:
     @property
     def train_ratio(self) -> float:
         """Replayed per environment step since the ratio holds."""
-        period = self._ratio.period
-        trained = (self.updates - period.earned) * self._settings.batch_steps
-        return measured_ratio(float(trained), self.steps - period.start)
+        start, earned = self._ratio.since
+        trained = (self.updates - earned) * self._settings.batch_steps
+        return measured_ratio(trained, self.steps - start)
 
     @property
     def steps_reached(self) -> bool:

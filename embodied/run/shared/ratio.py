@@ -52,15 +52,20 @@ class TrainRatio:
         assert batch_steps >= 1 and minimum >= 0, (batch_steps, minimum)
         self._rate = as_fraction(ratio) / batch_steps
         self._minimum = minimum
-        self.period = RatioPeriod(minimum, Fraction(0), _limit(self._rate))
+        self._period = RatioPeriod(minimum, Fraction(0), _limit(self._rate))
         self._steps = 0
         self.earned = 0
+
+    @property
+    def since(self) -> tuple[int, int]:
+        """Steps from which the ratio holds, and the updates earned by then."""
+        return self._period.start, math.floor(self._period.earned)
 
     def advance(self, steps: int) -> None:
         """Takes note of the environment steps played so far."""
         assert steps >= self._steps, (steps, self._steps)
-        if self.period.ratio is not None:
-            self.earned = math.floor(self.period.earned_at(steps))
+        if self._period.ratio is not None:
+            self.earned = math.floor(self._period.earned_at(steps))
         elif steps >= self._minimum:
             self.earned += 1
         self._steps = steps
@@ -68,7 +73,7 @@ class TrainRatio:
     def save(self) -> dict[str, Any]:
         return {
             'rate': self._rate,
-            'start': (self.period.start, self.period.earned),
+            'start': (self._period.start, self._period.earned),
             'steps': self._steps,
             'earned': self.earned,
         }
@@ -78,7 +83,7 @@ class TrainRatio:
         start, before = data['start']
         saved = RatioPeriod(start, Fraction(before), _limit(data['rate']))
         now = max(self._steps, self._minimum)
-        self.period = saved.followed_by(_limit(self._rate), now, Fraction(self.earned))
+        self._period = saved.followed_by(_limit(self._rate), now, Fraction(self.earned))
 
 
 def _limit(rate: Fraction) -> Fraction | None:

@@ -74,13 +74,13 @@ class Visit:
         """Moves the slider of the smoothing."""
         self.page.get_by_label('Smoothing').fill(str(weight))
 
-    def pixels(self, metric: str, color: str) -> int:
-        """How many pixels of a chart have about this color, given as #rrggbb."""
+    def pixels(self, metric: str, color: str, within: int = 40) -> int:
+        """How many pixels of a chart are nearly of this color, given as #rrggbb."""
         plot = self.page.locator(f'[data-metric="{metric}"] .plot').first
         picture = Image.open(io.BytesIO(plot.screenshot())).convert('RGB')
         wanted = [int(color[i : i + 2], 16) for i in (1, 3, 5)]
         distance = np.abs(np.asarray(picture, np.int32) - wanted).max(-1)
-        return int((distance < 40).sum())
+        return int((distance < within).sum())
 
 
 @contextmanager

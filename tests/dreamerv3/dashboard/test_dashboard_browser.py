@@ -28,6 +28,7 @@ WHEN_DRAWN = """() => new Promise(done =>
     requestAnimationFrame(() => requestAnimationFrame(done)))"""
 # With a value: a chart without points has nothing to read.
 OVER_TIME = re.compile(r' over training time, 1 curves\. run: -?\d')
+BAND = '#d7e0f5'  # blue on white, as faint as the band of merged seeds
 BLUE, ORANGE, GRAY = '#3566cf', '#d4581f', '#8a8f98'  # first colors of the page
 
 
@@ -113,6 +114,22 @@ def test_a_mean_is_dashed_where_a_run_has_ended(chromium, tmp_path):
         expect(legend).to_contain_text('toy_catch, 2 runs of 1 seed')
         expect(legend).not_to_contain_text('Dashed')
         assert seen.pixels('train/loss/total', BLUE) > dashed
+
+
+def test_bands_are_not_smoothed(chromium, server):
+    with visit(chromium, server.url) as seen:
+        seen.pick('catch-seed0', 'catch-seed1')
+        seen.page.get_by_label('Merge seeds').check()
+        legend = chart(seen.page, 'train/loss/total').locator('.legend')
+        expect(legend).to_contain_text('toy_catch, 2 seeds')
+        seen.smooth(0)
+        exact = legend.inner_text()
+        band = seen.pixels('train/loss/total', BAND, within=8)
+        seen.smooth(0.99)
+        expect(legend).not_to_have_text(exact)
+        # The line lies elsewhere and hides other parts of the band.
+        assert band > 1000
+        assert abs(seen.pixels('train/loss/total', BAND, within=8) - band) < 0.1 * band
 
 
 def test_a_late_answer_does_not_replace_a_newer_one(chromium, tmp_path):

@@ -96,6 +96,19 @@ def test_ids_with_vector_give_what_they_give_alone(settings):
         assert_same(envs.make('gym:CartPole-v1', seed, **settings), stream)
 
 
+@modes
+def test_a_time_limit_cuts_members_off_as_single_environments(mode):
+    make, _ = TASKS['cartpole']
+    limit = functools.partial(envs.registry.adjust, length=20)
+    ends = []
+    for seed, stream in zip(
+        SEEDS, play(limit(members_of(make, mode)), 120), strict=True
+    ):
+        ends += [bool(row['is_terminal']) for _, row in stream if row['is_last']]
+        assert_same(limit(FromGym(make(), seed=seed)), stream)
+    assert any(ends) and not all(ends)
+
+
 def test_one_seed_counts_up_over_the_members():
     env = envs.make('gym:CartPole-v1', 5, vector=True, num=3)
     for seed, stream in zip([5, 6, 7], play(env, 5), strict=True):

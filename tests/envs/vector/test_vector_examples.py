@@ -23,7 +23,6 @@ def run(script, args, monkeypatch, tmp_path, capsys):
 )
 def test_vector_environments_are_trained_on(script, monkeypatch, tmp_path, capsys):
     out = run(script, [STEPS, 'debug'], monkeypatch, tmp_path, capsys)
-    assert f'step {STEPS} ' in out
     assert ' episodes, the last ones scored ' in out
 
 
@@ -36,4 +35,4 @@ def test_tasks_of_libraries(module, task, monkeypatch, tmp_path, capsys):
     pytest.importorskip(module, reason=extra)
     args = [task, STEPS, 'debug']
     out = run('library_task.py', args, monkeypatch, tmp_path, capsys)
-    assert f'step {STEPS} ' in out
+    assert ' episodes, the last ones scored ' in out

@@ -31,7 +31,8 @@ class FakeActor:
 
     The action tells environment and serial; all stop after `rows` rows. Rows for
     which `unknown` says so are answered with reset. `hold` is called with the
-    environments of each message before it is answered.
+    environments of each message before it is answered. Messages that wait together are
+    one, unless they have more than `batch` rows; larger ones are refused.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class FakeActor:
         periods=10**9,
         unknown=lambda *row: False,
         hold=lambda envids: None,
+        batch=4096,
     ):
         self.hold = hold
         self.rows, self.left, self.evaluations = [], [], []
@@ -50,9 +52,8 @@ class FakeActor:
         self.server = transport.Server(args.actor_addr, 'actor')
         for method in ('act', 'act_eval'):
             handler = functools.partial(self._act, method)
-            # Each message is a batch of its own.
             self.server.bind_batched(
-                method, handler, batch=4096, max_wait=0.0, workers=2
+                method, handler, batch=batch, max_wait=0.0, workers=2
             )
         self.server.bind('evaluate', self._evaluate)
         self.server.bind('leave', self._leave)

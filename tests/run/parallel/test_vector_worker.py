@@ -68,7 +68,7 @@ def test_members_that_the_actor_does_not_know_begin_anew(tmp_path):
 
 def test_messages_hold_no_more_rows_than_the_actor_takes(tmp_path):
     args = make_args(tmp_path, envs_per_worker=5, envs=5, actor_batch=2)
-    with FakeActor(args, rows=50) as actor:
+    with FakeActor(args, rows=50, batch=2) as actor:
         run_worker(functools.partial(make, count=5), plan(*range(5)), args)
     assert sorted(actor.messages[:3]) == [[0, 1], [2, 3], [4]]
     assert columns(actor.of(4))['step'][:6] == [0, 1, 2, 3, 4, 5]

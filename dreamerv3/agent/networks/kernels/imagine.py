@@ -1,14 +1,14 @@
 """The loop of behavior.imagine as a kernel: policy and model for all steps at once."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import elements
 import jax
 import jax.numpy as jnp
 
 from ..rssm import State
-from .cuda_launch import Launch, launch
+from .cuda_launch import Launch, Shape, float_literal, launch
 
 __all__ = ['ImagineLoop', 'ImagineShape']
 
@@ -16,15 +16,10 @@ ROOM = 32  # numbers of an action vector
 TILE = 16  # rows that a product takes at least
 
 
-class ImagineShape(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class ImagineShape(Shape):
     """Sizes that the kernel is made for."""
 
-    deter: int
-    hidden: int
-    stoch: int
-    classes: int
-    unimix: float
-    steps: int
     rows: int  # imagined at the same time
     discrete: bool
     width: int  # of the action: its classes or numbers
@@ -42,13 +37,15 @@ class ImagineShape(NamedTuple):
         return self.rows // (TILE * self.tall)
 
     def macros(self) -> dict[str, str]:
-        floats = ('unimix', 'policy_unimix', 'minstd', 'maxstd')
-        names = ('deter', 'hidden', 'stoch', 'classes', 'steps', 'width', 'tall')
         return {
-            **{name.upper(): str(getattr(self, name)) for name in names},
-            **{name.upper(): f'{float(getattr(self, name))!r}f' for name in floats},
+            **super().macros(),
             'N': str(self.rows),
+            'TALL': str(self.tall),
             'DISCRETE': str(int(self.discrete)),
+            'WIDTH': str(self.width),
+            'POLICY_UNIMIX': float_literal(self.policy_unimix),
+            'MINSTD': float_literal(self.minstd),
+            'MAXSTD': float_literal(self.maxstd),
         }
 
 

@@ -3,28 +3,24 @@
 Their operands are in the order of the parameters in the .cu files.
 """
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from ..rssm import State
-from .cuda_launch import Launch, launch
+from .cuda_launch import Launch, Shape, launch
 
 __all__ = ['ROWS', 'ObserveLoops', 'ObserveShape']
 
 ROWS = 16  # that a cluster works on
 
 
-class ObserveShape(NamedTuple):
-    """Sizes that a kernel is made for."""
+@dataclasses.dataclass(frozen=True)
+class ObserveShape(Shape):
+    """Sizes that both kernels are made for."""
 
-    deter: int
-    hidden: int
-    stoch: int
-    classes: int
-    unimix: float
-    steps: int
     batch: int
 
     @property
@@ -32,11 +28,7 @@ class ObserveShape(NamedTuple):
         return self.batch // ROWS
 
     def macros(self) -> dict[str, str]:
-        names = ('deter', 'hidden', 'stoch', 'classes', 'steps', 'batch')
-        return {
-            **{name.upper(): str(getattr(self, name)) for name in names},
-            'UNIMIX': f'{self.unimix!r}f',
-        }
+        return {**super().macros(), 'BATCH': str(self.batch)}
 
 
 class ObserveLoops(NamedTuple):

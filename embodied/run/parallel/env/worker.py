@@ -25,7 +25,7 @@ from ..settings import FIRST_EVAL_ENV, ParallelSettings, WorkerPlan
 from ..supervision.health import Health
 from ..supervision.supervisor import Supervisor
 from ..timeouts import WORKER_EXIT
-from . import devices, members
+from . import devices, planned_members
 from .env_worker import EnvWorker
 from .group import Group, make_group
 from .vector_worker import VectorWorker
@@ -99,7 +99,7 @@ def parallel_envs(
             start_workers(supervisor, make_env_train, make_env_eval, plans, options)
             supervisor.wait()
 
-    members.retry(settings, run)
+    planned_members.retry(settings, run)
 
 
 def _with_first_env(args: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,9 +160,9 @@ def _run_worker(
     ):
         count = group.infos[0].members
         if alone and count and not settings.envs_per_worker:
-            plan = members.adopt(plan, count, settings)
+            plan = planned_members.adopt(plan, count, settings)
         else:
-            members.check(plan, count, settings)
+            planned_members.check(plan, count, settings)
         context.await_server(actor, 'actor', settings.actor_addr)
         far = context.crosses_network(settings.actor_addr)
         kind = VectorWorker if count else EnvWorker

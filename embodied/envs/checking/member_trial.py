@@ -17,7 +17,7 @@ from .faults import (
     TimeLimits,
 )
 from .last_rows import LastRows
-from .member_faults import MEMBER_CHECKS
+from .member_faults import MEMBER_CHECKS, MemberFlags, MemberRewards
 from .member_play import COMPILED, Call, name_members, play
 
 __all__ = ['trial']
@@ -30,18 +30,22 @@ def trial(
 ) -> Iterator[Finding]:
     """Findings of random play, with other actions for each member."""
     num = members_of(env)
-    checks = [kind(env.obs_space, num) for kind in MEMBER_CHECKS]
+    flags = MemberFlags(env.obs_space, num)
+    checks = [flags, *(kind(env.obs_space, num) for kind in MEMBER_CHECKS)]
+    rewards = MemberRewards(env.obs_space, num)
     watch = _Watch(env.obs_space, min(num, WATCHED))
     tally = _Tally(num)
     for call in play(env, calls, seconds):
         for part in call.parts:
-            for check in checks:
+            for check in (*checks, rewards):
                 check.see(part)
         watch.see(call)
         tally.see(call)
     facts.update(tally.facts())
     for check in checks:
         yield from check.findings()
+    if flags.mark_beginnings:
+        yield from rewards.findings()
     yield from watch.findings()
     yield from tally.findings()
 
