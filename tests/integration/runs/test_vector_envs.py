@@ -16,7 +16,7 @@ from embodied.logging import read_records
 
 pytestmark = pytest.mark.usefixtures('nothing_is_left')
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 SECONDS = 240  # until a process that should end counts as hanging
 COMMAND = [sys.executable, '-m', 'dreamerv3']
 TINY = ['--configs', 'debug', '--jax.platform', 'cpu', '--logger.outputs', 'jsonl']
