@@ -1,10 +1,11 @@
-"""Makes the picture of the README from a run of the demo.
+"""Makes the pictures of the README and of docs/dashboard.md from runs of the demo.
 
 dreamer demo
 python docs/_site/picture.py demo
 
-The upper part is the dashboard as Chromium shows it, the lower part the prediction that
-the demo draws: what the model imagines below what really happened.
+overview.png: above, the dashboard of the newest run as Chromium shows it; below, the
+prediction that the demo draws: what the model imagines below what really happened.
+dashboard.png: all runs in the folder.
 """
 
 import subprocess
@@ -16,7 +17,9 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 IMAGES = Path(__file__).parents[1] / 'images'
-SCREEN = {'width': 1280, 'height': 460}
+WIDTH = 1280
+PART, WHOLE = 460, 800  # heights of the two pictures of the dashboard
+COLORS = 32  # of the dashboard: a fifth of the bytes, and lines keep their colors
 MARGIN = 24  # pixels around the prediction
 BROWSERS = ('/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome')
 
@@ -28,13 +31,18 @@ def main(folder: str = 'demo') -> None:
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         screen = Path(temporary) / 'screen.png'
-        photograph(runs[-1], screen)
+        photograph(runs[-1], screen, PART)
         join(screen, runs[-1] / 'prediction.png', IMAGES / 'overview.png')
+        photograph(Path(folder), screen, WHOLE)
+        with Image.open(screen) as whole:
+            octree, plain = Image.Quantize.FASTOCTREE, Image.Dither.NONE
+            few = whole.convert('RGB').quantize(COLORS, octree, dither=plain)
+            few.save(IMAGES / 'dashboard.png', optimize=True)
 
 
-def photograph(run: Path, path: Path) -> None:
-    """The dashboard of one run as a picture."""
-    command = [sys.executable, '-m', 'dreamerv3', 'watch', str(run), '--port', '0']
+def photograph(folder: Path, path: Path, height: int) -> None:
+    """The dashboard of a run, or of all runs in a folder, as a picture."""
+    command = [sys.executable, '-m', 'dreamerv3', 'watch', str(folder), '--port', '0']
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout
         url = server.stdout.readline().split()[-1]
@@ -43,12 +51,12 @@ def photograph(run: Path, path: Path) -> None:
             chromium = playwright.chromium.launch(
                 executable_path=browser, args=['--no-sandbox']
             )
-            page = chromium.new_page(viewport=SCREEN)
+            page = chromium.new_page(viewport={'width': WIDTH, 'height': height})
             page.goto(url)
             page.get_by_text('scores/').first.wait_for()
             page.locator('canvas').first.wait_for()
             page.wait_for_load_state('load')
-            page.screenshot(path=path)
+            page.screenshot(path=path, animations='disabled')
             chromium.close()
         server.terminate()
 
