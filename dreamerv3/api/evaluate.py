@@ -132,7 +132,8 @@ def _refuse_other_spaces(agent: Any, driver: embodied.Driver) -> None:
             fits = other and (other.dtype, other.shape) == (space.dtype, space.shape)
             if not fits:
                 raise ConfigError(
-                    f'The agent was trained with the {what} {key!r}, {describe(space)}. '
+                    f'The agent was trained with the {what} {key!r}, '
+                    f'{describe(space)}. '
                     f'The environment has {describe(other) if other else "none"}. '
                     f'Evaluate on a task with the spaces of its training.'
                 )
