@@ -15,6 +15,7 @@ from embodied.envs.wrappers import (
     NormalizeAction,
     ResizeImage,
     UnifyDtypes,
+    Wrapper,
 )
 from embodied.processes import cpu
 
@@ -48,9 +49,10 @@ def members_per_worker(config: elements.Config) -> int:
     after the other is spread over the cores.
     """
     suite, _ = envs.registry.parse(config.task)
-    settings, run = config.env.get(suite, {}), config.run
+    settings = config.env.get(suite, {})
     if not takes_num(suite, settings):
         return 0
+    run = config.run
     if run.envs_per_worker:
         return int(run.envs_per_worker)
     total = max(1, run.envs - run.first_env)
@@ -69,6 +71,8 @@ def takes_num(suite: str, settings: Mapping[str, Any]) -> bool:
 def count(config: elements.Config, index: int, mode: base.Mode) -> int:
     """Members from environment number `index` on; 0: as above."""
     size = members_per_worker(config)
+    if not size:
+        return 0
     is_eval = mode == 'eval' and config.script != 'eval_only'
     total = config.run.eval_envs if is_eval else config.run.envs
     return min(size, max(1, total - index))
@@ -91,7 +95,7 @@ def check_script(config: elements.Config) -> None:
 def on_device(config: elements.Config, env: Any) -> Any:
     """The members inside of the wrappers, whose steps a program can contain."""
     inner, changing = env, []
-    while not hasattr(inner, 'step_members') and hasattr(inner, 'env'):
+    while isinstance(inner, Wrapper):
         changing += [] if isinstance(inner, HARMLESS) else [type(inner).__name__]
         inner = inner.env
     steps = f'run.device_steps={config.run.device_steps}'

@@ -17,7 +17,7 @@ from embodied.core.errors import ConfigError
 from embodied.envs import registry
 from embodied.envs.adapters import own
 from embodied.envs.adapters.infos import parse_names
-from embodied.envs.spaces import is_image
+from embodied.envs.spaces import describe, is_image
 from embodied.logging import EpisodeStats
 from embodied.processes.signals import StopSignals, Terminated
 
@@ -106,6 +106,7 @@ def play(
                 'There is nothing to film: no observation is an image. Evaluate '
                 'without videos.'
             )
+        _refuse_other_spaces(agent, driver)
         games = _Games(driver.length, episodes, videos, images)
         driver.on_batch(games.take)
         driver.reset(agent.init_policy)
@@ -117,6 +118,25 @@ def play(
     if signals.received:
         raise Terminated(signal.Signals[signals.received])
     return games.result()
+
+
+def _refuse_other_spaces(agent: Any, driver: embodied.Driver) -> None:
+    """Agents that know their spaces play no environment with other ones."""
+    pairs = (
+        ('observation', getattr(agent, 'obs_space', {}), driver.obs_space),
+        ('action', getattr(agent, 'act_space', {}), driver.act_space),
+    )
+    for what, known, given in pairs:
+        for key, space in known.items():
+            other = given.get(key)
+            fits = other and (other.dtype, other.shape) == (space.dtype, space.shape)
+            if not fits:
+                raise ConfigError(
+                    f'The agent was trained with the {what} {key!r}, '
+                    f'{describe(space)}. '
+                    f'The environment has {describe(other) if other else "none"}. '
+                    f'Evaluate on a task with the spaces of its training.'
+                )
 
 
 def _make(

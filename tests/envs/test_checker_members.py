@@ -506,17 +506,17 @@ def poles():
 def test_the_command_takes_factories_of_vector_environments(
     tmp_path, monkeypatch, capsys
 ):
-    (tmp_path / 'my_vectors.py').write_text(MODULE)
+    (tmp_path / 'my_checked_vectors.py').write_text(MODULE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert main(['check-env', 'my_vectors:SameStep', '--steps', '100']) == 0
+    assert main(['check-env', 'my_checked_vectors:SameStep', '--steps', '100']) == 0
     out = capsys.readouterr().out
     assert 'members: 4, which step together' in out and 'No faults found' in out
-    assert main(['check-env', 'my_vectors:Equal', '--steps', '100']) == 1
+    assert main(['check-env', 'my_checked_vectors:Equal', '--steps', '100']) == 1
     out = capsys.readouterr().out
     assert out.startswith('error: All 4 members draw the same random numbers')
     assert 'seed + member' in out
-    assert main(['check-env', 'my_vectors:poles', '--steps', '100']) == 0
+    assert main(['check-env', 'my_checked_vectors:poles', '--steps', '100']) == 0
     assert 'members: 3' in capsys.readouterr().out
 
 

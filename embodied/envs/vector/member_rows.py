@@ -94,7 +94,9 @@ def _stack(
         got = f'a {type(value).__name__} of {count}' if is_listed else _describe(value)
         raise SpaceError(
             f'{name} of a vector environment needs one row per member: expected '
-            f'{len(members)} rows of {_expected(space)}, got {got}.'
+            f'{len(members)} rows of {_expected(space)}, got {got}. The attribute num '
+            f"is the number of members; rows under 'final' are those of the members "
+            f'that it names.'
         )
     if not is_listed:
         return value

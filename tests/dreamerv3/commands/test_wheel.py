@@ -15,7 +15,7 @@ import pytest
 
 from embodied.logging import read_records
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[3]
 SOURCES = ('dreamerv3', 'embodied', 'docs')
 FILES = ('dreamer_parallel.py', 'pyproject.toml', 'README.md', 'LICENSE')
 BUILD = 'import setuptools.build_meta as b, sys; b.build_wheel(sys.argv[1])'

@@ -7,7 +7,7 @@ import sys
 import pytest
 from PIL import Image
 
-EXAMPLES = pathlib.Path(__file__).parents[2] / 'examples'
+EXAMPLES = pathlib.Path(__file__).parents[3] / 'examples'
 
 
 @pytest.fixture

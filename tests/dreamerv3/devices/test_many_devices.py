@@ -11,7 +11,9 @@ import pytest
 
 from embodied.transport import free_port
 
-MESH, REPLICA = (Path(__file__).parent / f'{x}_trial.py' for x in ('mesh', 'replica'))
+MESH, REPLICA = (
+    Path(__file__).parents[1] / f'{x}_trial.py' for x in ('mesh', 'replica')
+)
 DEVICES = 8
 CLOSE = {'rtol': 1e-4, 'atol': 1e-5}
 

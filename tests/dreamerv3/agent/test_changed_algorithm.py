@@ -11,7 +11,7 @@ import pytest
 
 from embodied.logging import read_records
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[3]
 PAGE = ROOT / 'docs' / 'change_the_algorithm.md'
 
 

@@ -14,7 +14,7 @@ from dreamerv3.commands import demo_pictures as pictures
 from dreamerv3.main import main
 from embodied.logging import read_records
 
-METRICS = pathlib.Path(__file__).parents[2] / 'docs' / 'metrics.md'
+METRICS = pathlib.Path(__file__).parents[3] / 'docs' / 'metrics.md'
 # Smallest networks that still compile everything the demo uses.
 FLAGS = ['--configs', 'tiny', 'demo', 'debug', r'--.*\.mults', '2', '4']
 FLAGS += ['--run.steps', '400', '--run.log_every', '0.5', '--agent.report_videos', '3']

@@ -16,7 +16,7 @@ from embodied.logging import read_records
 
 pytestmark = pytest.mark.usefixtures('nothing_is_left')
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 SECONDS = 240  # until a process that should end counts as hanging
 COMMAND = [sys.executable, '-m', 'dreamerv3']
 TINY = ['--configs', 'debug', '--jax.platform', 'cpu', '--logger.outputs', 'jsonl']
@@ -159,6 +159,7 @@ MISTAKES = {
 def test_steps_on_the_device_that_cannot_be_are_explained(tmp_path, name):
     (command, *flags), words = MISTAKES[name]
     flags = ['--run.envs', '4', *flags, '--run.device_steps', '4']
+    flags += ['--run.debug', 'False']
     done = dreamer(command, *TINY, *flags, '--logdir', str(tmp_path))
     assert done.returncode == 2, done.stderr
     assert words in ' '.join(done.stderr.split())

@@ -378,7 +378,7 @@ print(f'returned {reason!r}', flush=True)
 
 
 def start_process(args, *values):
-    folder = os.path.dirname(__file__)
+    folder = os.path.dirname(os.path.dirname(__file__))
     packed = pickle.dumps((folder, dict(args.flat), values)).hex()
     return subprocess.Popen(
         [sys.executable, '-c', SCRIPT, packed],

@@ -27,7 +27,7 @@ from embodied.jax.tree import Tree
 from embodied.logging import ScoreFile, read_records
 
 FILES = ('--logger.outputs', 'jsonl')
-MAPPING = pathlib.Path(__file__).parents[2] / 'docs' / 'bundles.md'
+MAPPING = pathlib.Path(__file__).parents[3] / 'docs' / 'bundles.md'
 
 
 @pytest.fixture(scope='module')

@@ -11,7 +11,7 @@ from test_parallel import check_finished
 from embodied import transport
 from embodied.run import parallel
 
-LOOP = Path(__file__).with_name('reference_env.py')
+LOOP = Path(__file__).parents[1] / 'reference_env.py'
 SECONDS = 60.0  # for a process to end
 
 

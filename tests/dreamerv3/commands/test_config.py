@@ -309,7 +309,7 @@ def test_each_option_has_one_line_and_a_comment():
 
 
 def test_commands_of_the_quickstart_resolve():
-    guide = pathlib.Path(__file__).parents[2] / 'docs' / 'quickstart.md'
+    guide = pathlib.Path(__file__).parents[3] / 'docs' / 'quickstart.md'
     lines = re.findall(r'^dreamer \w+(?: [^#\n]*)?', guide.read_text(), re.MULTILINE)
     commands = [line.replace('...', '').split()[1:] for line in lines]
     assert len(commands) >= 6

@@ -198,6 +198,6 @@ def test_two_roles_are_killed_at_once(tmp_path, pair):
 
 @pytest.mark.long
 def test_chaos_for_some_minutes():
-    bench = Path(__file__).parents[2] / 'bench' / 'chaos.py'
+    bench = Path(__file__).parents[3] / 'bench' / 'chaos.py'
     command = [sys.executable, str(bench), '--minutes', '3', '--faults', '12']
     assert subprocess.run(command, check=False).returncode == 0

@@ -143,6 +143,10 @@ def test_command_prints_scores_and_saves_videos(catch_run, tmp_path, capsys):
         (['{tmp}'], ['no checkpoint']),
         (['{run}', '--no.such', '1'], ["Unknown flag '--no.such'"]),
         (['{run}', '--task', 'gym_CartPole-v1', '--video'], ['no observation is an']),
+        (
+            ['{run}', '--task', 'gym_CartPole-v1'],
+            ["the observation 'image', uint8", 'The environment has none'],
+        ),
     ],
 )
 def test_mistakes_are_explained(catch_run, tmp_path, capsys, argv, words):

@@ -13,7 +13,7 @@ import dreamerv3
 from embodied import envs
 from embodied.logging import read_records
 
-ARCHIVE = Path(__file__).parents[1] / 'data' / 'runs-0.1.0.tar.xz'
+ARCHIVE = Path(__file__).parents[2] / 'data' / 'runs-0.1.0.tar.xz'
 OPTIONS = {
     'run.debug': False,
     'replay.size': 2000,

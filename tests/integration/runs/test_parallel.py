@@ -35,7 +35,7 @@ from embodied.run.parallel.supervision.supervisor import Supervisor
 
 pytestmark = pytest.mark.usefixtures('nothing_is_left')
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 SECONDS = 60  # until a process that should end counts as hanging
 MINIMUM = 15  # steps before training: a batch of sequences
 bind = functools.partial

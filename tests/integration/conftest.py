@@ -1,0 +1,1 @@
+"""Tests in the folders below import the helpers that lie beside this file."""
