@@ -18,9 +18,12 @@ HOME = Path(__file__).resolve().parent
 CONFLICT = 2  # exit code
 
 
-def main() -> int:
-    """Runs the command unless packages of another distribution would be imported."""
-    conflicts = find_conflicts()
+def main(home: Path = HOME) -> int:
+    """Runs the command unless packages of another distribution would be imported.
+
+    home: the folder of ours, which may be a changed copy.
+    """
+    conflicts = find_conflicts(home)
     if conflicts:
         print(f'dreamer: {" ".join(conflicts)}', file=sys.stderr)
         return CONFLICT
@@ -29,10 +32,10 @@ def main() -> int:
     return run()
 
 
-def find_conflicts() -> list[str]:
+def find_conflicts(home: Path = HOME) -> list[str]:
     """One sentence per package of ours that is not the one that Python would import,
     or that another distribution has written to, and then what to do."""
-    found = [text for name in PACKAGES if (text := _conflict(name))]
+    found = [text for name in PACKAGES if (text := _conflict(name, home))]
     if found:
         found.append(
             'Uninstall what is in the way and install dreamer-parallel again, or give '
@@ -41,15 +44,15 @@ def find_conflicts() -> list[str]:
     return found
 
 
-def _conflict(name: str) -> str:
+def _conflict(name: str, home: Path) -> str:
     spec = importlib.util.find_spec(name)
     places = list(spec.submodule_search_locations or ()) if spec else []
     if not places:
-        return f'The package {name} of {DISTRIBUTION} is missing in {HOME}.'
+        return f'The package {name} of {DISTRIBUTION} is missing in {home}.'
     place = Path(places[0]).resolve()
-    if place.parent != HOME:
-        return f'{place} takes the place of the package {name} in {HOME}.'
-    others = [x for x in RIVALS if _has_files(x, name)]
+    if place.parent != home:
+        return f'{place} takes the place of the package {name} in {home}.'
+    others = [x for x in RIVALS if _has_files(x, name, home)]
     if others:
         return (
             f'The distribution {", ".join(others)} has installed files into {place}, '
@@ -58,14 +61,14 @@ def _conflict(name: str) -> str:
     return ''
 
 
-def _has_files(distribution: str, package: str) -> bool:
+def _has_files(distribution: str, package: str, home: Path) -> bool:
     """Whether files of a distribution are in our package, and not elsewhere."""
     try:
         files = metadata.files(distribution) or []
     except metadata.PackageNotFoundError:
         return False
     inside = (x for x in files if x.parts[:1] == (package,))
-    return any(Path(x.locate()).resolve().is_relative_to(HOME) for x in inside)
+    return any(Path(x.locate()).resolve().is_relative_to(home) for x in inside)
 
 
 if __name__ == '__main__':

@@ -18,6 +18,8 @@ def main() -> int:
 
 
 if __name__ == '__main__':
+    from pathlib import Path
+
     from dreamer_parallel import main as run_unless_in_the_way
 
-    raise SystemExit(run_unless_in_the_way())
+    raise SystemExit(run_unless_in_the_way(Path(__file__).resolve().parents[1]))

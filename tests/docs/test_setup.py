@@ -13,9 +13,15 @@ UV = shutil.which('uv')
 
 
 def commands_of(*words):
-    """What `make` would do."""
+    """What `make` would do, also if these tests were started by one."""
+    outer = ('MAKEFLAGS', 'MAKELEVEL', 'MFLAGS')
     done = subprocess.run(
-        ['make', '-n', *words], cwd=ROOT, check=True, capture_output=True, text=True
+        ['make', '-n', *words],
+        cwd=ROOT,
+        env={k: v for k, v in os.environ.items() if k not in outer},
+        check=True,
+        capture_output=True,
+        text=True,
     )
     return done.stdout
 
