@@ -9,8 +9,8 @@ BEGIN = {'reset': np.bool_(True)}
 
 
 class Together(embodied.VectorEnv):
-    """Members are `makes()`. final: those whose episode ends begin anew in the same
-    step, so that their last rows come beside the others.
+    """Members are `makes()`. final: those whose episode ends begin the next one in
+    the same step, so that their last rows come beside the others.
 
     `steps` counts calls.
     """

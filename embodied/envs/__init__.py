@@ -3,8 +3,9 @@
 Everything is imported on first use, so that a worker pays only for its own suite.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..core.lazy import importer
 
 if TYPE_CHECKING:
     from . import registry, wrappers
@@ -34,7 +35,7 @@ _HOMES = {
     'tasks': 'registry',
     'wrap': 'registry',
 }
-_MODULES = {home.rpartition('.')[2]: home for home in (*_HOMES.values(), 'wrappers')}
+_MODULES = (*_HOMES.values(), 'wrappers')
 
 __all__ = [
     'Catch',
@@ -59,12 +60,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(importlib.import_module(f'embodied.envs.{_HOMES[name]}'), name)
-    if name in _MODULES:
-        return importlib.import_module(f'embodied.envs.{_MODULES[name]}')
-    raise AttributeError(f"module 'embodied.envs' has no attribute '{name}'")
+__getattr__ = importer(__name__, _HOMES, _MODULES)
 
 
 def __dir__() -> list[str]:
