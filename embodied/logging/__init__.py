@@ -6,6 +6,7 @@ who want them: they load rich and Pillow.
 
 from .episodes import EpisodeStats
 from .jsonl import (
+    EVENTS,
     EventFile,
     JsonlOutput,
     ScoreFile,
@@ -17,6 +18,7 @@ from .jsonl import (
 from .logger import Logger
 
 __all__ = [
+    'EVENTS',
     'EpisodeStats',
     'EventFile',
     'JsonlOutput',

@@ -29,6 +29,7 @@ from .logger import Entry, scalars
 log = logging.getLogger(__name__)
 
 __all__ = [
+    'EVENTS',
     'EvalFile',
     'EventFile',
     'JsonlOutput',
@@ -40,7 +41,7 @@ __all__ = [
     'read_scores',
 ]
 
-SCORES = 'scores.jsonl'
+EVENTS, SCORES = 'events.jsonl', 'scores.jsonl'
 EPISODE = {'step', 'env', 'score', 'length', 'eval'}  # keys of its lines
 
 RECENT = 1 << 20  # bytes at the end of a file that `last_record` looks at
@@ -98,7 +99,7 @@ class EventFile:
     """What happened to a run: starts, changed options, stops."""
 
     def __init__(self, logdir: str | os.PathLike):
-        self._file = LineFile(Path(logdir) / 'events.jsonl')
+        self._file = LineFile(Path(logdir) / EVENTS)
 
     def add(self, event: str, **details: Any) -> None:
         self._file.append({'time': _now(), 'event': event, **details})

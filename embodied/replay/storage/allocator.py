@@ -9,11 +9,12 @@ from ..recovery.inventory import Inventory
 from .schema import Schema
 from .segment import Segment, SegmentSpec
 
-__all__ = ['GIGABYTE', 'SEGMENT_BYTES', 'Allocator']
+__all__ = ['GIGABYTE', 'SEGMENT_BYTES', 'Allocator', 'size_text']
 
 log = logging.getLogger(__name__)
 
 GIGABYTE = 10**9
+UNITS = {'GB': GIGABYTE, 'MB': 10**6, 'KB': 10**3}
 SEGMENT_BYTES = 256 * 2**20
 # Bounds are kept by freeing whole segments, so a bounded replay has at least as many.
 SEGMENTS_PER_BOUND = 8
@@ -157,7 +158,7 @@ class Allocator:
                 self.inventory.add(number, self.segments)
         except OSError as error:
             raise ReplayError(
-                f'Replay cannot reserve {spec.nbytes / 10**6:.0f} MB'
+                f'Replay cannot reserve {size_text(spec.nbytes)}'
                 f'{f" in {self.folder}" if path else " of memory"}: {error.strerror}. '
                 f'What is stored stays valid. Free some space, or lower replay.size '
                 f'or replay.max_gb.'
@@ -191,3 +192,9 @@ def _fitting(row_bytes: int) -> int:
     """Most steps of a chunk."""
     share = SEGMENT_BYTES // CHUNKS_PER_SEGMENT - PADDING
     return max(1, min(SEGMENT_BYTES // row_bytes, max(MIN_CHUNK, share // row_bytes)))
+
+
+def size_text(nbytes: float) -> str:
+    """Bytes in the largest unit of which there is a tenth."""
+    unit = next((x for x, size in UNITS.items() if nbytes >= size / 10), 'KB')
+    return f'{nbytes / UNITS[unit]:.1f} {unit}'

@@ -13,7 +13,7 @@ import psutil
 from embodied.core.step_keys import without_log
 
 from ..recovery.folder import list_segments
-from ..storage.allocator import GIGABYTE
+from ..storage.allocator import size_text
 from ..storage.schema import OWN_COLUMNS
 
 __all__ = ['Footprint', 'row_bytes_of']
@@ -68,16 +68,16 @@ class Footprint:
     def __str__(self) -> str:
         kind = 'memory' if self.free is None else 'disk'
         text = (
-            f'this run needs about {self.needed / GIGABYTE:.1f} GB of {kind} for '
-            f'replay, {self.cached / GIGABYTE:.1f} GB of which fit in RAM'
+            f'this run needs about {size_text(self.needed)} of {kind} for '
+            f'replay, {size_text(self.cached)} of which fit in RAM'
         )
         if self.latents:
-            text += f', and {self.latents / GIGABYTE:.1f} GB of RAM for latents'
+            text += f', and {size_text(self.latents)} of RAM for latents'
         if self.fits:
             return f'{text}.'
-        free = f'{self.memory / GIGABYTE:.1f} GB of RAM'
+        free = f'{size_text(self.memory)} of RAM'
         if self.free is not None:
-            free = f'{self.free / GIGABYTE:.1f} GB of disk and {free}'
+            free = f'{size_text(self.free)} of disk and {free}'
         return (
             f'{text}, but only {free} are free. Lower replay.size or replay.max_gb, '
             f'or set replay.dir to a larger disk.'

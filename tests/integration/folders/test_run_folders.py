@@ -76,8 +76,8 @@ def test_a_full_disk_is_one_message_also_at_the_next_start(tmp_path, script):
     command = [sys.executable, str(HERE / 'full_disk.py'), str(disk), script]
     done = subprocess.run([*NAMESPACE, *command], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    filled, full, again = map(json.loads, done.stdout.splitlines())
-    for outcome in (filled, full):
+    filled, full, again, taken = map(json.loads, done.stdout.splitlines())
+    for outcome in (filled, full, taken):
         text = outcome['text']
         assert outcome['code'] == 2, text
         assert text.count('dreamer: ') == 1 and 'Traceback' not in text, text
@@ -85,3 +85,5 @@ def test_a_full_disk_is_one_message_also_at_the_next_start(tmp_path, script):
         assert 'room' in text or 'Free some space' in text, text
         assert outcome['state'] == ('failed' if script == 'parallel' else None)
     assert again['code'] == 0, again['text']
+    # Logs, events and status share one note about a disk that another program fills.
+    assert taken['text'].count('Cannot write') <= 1

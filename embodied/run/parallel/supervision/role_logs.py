@@ -9,12 +9,22 @@ pipe when the role dies still reaches the file. A role waits when the pipe is fu
 it prints faster than the disk takes it, or while its launcher is suspended.
 """
 
+import contextlib
 import logging
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ['FAILURE_LINE', 'MAX_BYTES', 'START_LINE', 'LogWriter', 'Logs', 'last_lines']
+__all__ = [
+    'FAILURE_LINE',
+    'MAX_BYTES',
+    'START_LINE',
+    'LogWriter',
+    'Logs',
+    'last_lines',
+    'outlasting',
+]
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +34,39 @@ START_LINE = '--- The role starts'  # begins what each process of a role writes
 FAILURE_LINE = 'The role fails:'  # above an exception that the launcher knows already
 LAST_LINES = 10  # that are shown when a role has failed for good
 LAST_BYTES = 1 << 16
+
+
+class Incomplete:
+    """Files that could not be written the last time. A full disk does not end the
+    supervision, and is reported once however many files it concerns."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._paths: set[Path] = set()
+
+    @contextlib.contextmanager
+    def outlasting(self, path: Path) -> Iterator[None]:
+        """Context of a write to `path`; an OSError is logged instead of raised."""
+        try:
+            yield
+        except OSError as error:
+            with self._lock:
+                first = not self._paths
+                self._paths.add(path)
+            if first:
+                log.warning(
+                    'Cannot write to %s: %s. Logs, events and status stay incomplete '
+                    'until that works again.',
+                    path,
+                    error.strerror,
+                )
+        else:
+            with self._lock:
+                self._paths.discard(path)
+
+
+# Of this process: the logs of all roles, and the records of their supervisor.
+outlasting = Incomplete().outlasting
 
 
 class Logs:
@@ -47,7 +90,6 @@ class LogWriter:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()  # of the file
         self._closed = False
-        self._broken = False  # the last write failed
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._open()
         self._keep(first)
@@ -87,13 +129,8 @@ class LogWriter:
 
     def _keep(self, data: bytes) -> None:
         """A full disk must not hold up the role: what cannot be written is dropped."""
-        try:
+        with outlasting(self._path):
             self._write(data)
-            self._broken = False
-        except OSError as error:
-            if not self._broken:
-                log.warning('Cannot write to %s: %s', self._path, error)
-            self._broken = True
 
     def _write(self, data: bytes) -> None:
         if self._size and self._size + len(data) > self._max_bytes:

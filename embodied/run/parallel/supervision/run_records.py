@@ -1,19 +1,17 @@
 """Records of a supervisor: its events and its status in the folder of the run."""
 
-import logging
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 from ....core.errors import DreamerError
-from ....logging import EventFile
+from ....logging import EVENTS, add_event
 from ...shared.outcome import FAILED
+from .role_logs import outlasting
 from .status import StatusFile
 
 __all__ = ['NoRecords', 'Records', 'RunRecords']
-
-log = logging.getLogger(__name__)
 
 
 class Records(Protocol):
@@ -35,20 +33,18 @@ class NoRecords:
 
 
 class RunRecords:
-    """Events and status as files. A full disk does not end the supervision: what cannot
-    be written is reported once."""
+    """Events and status as files. A full disk does not end the supervision."""
 
     def __init__(self, logdir: Path, epoch: int):
         self._logdir = logdir
         self._status = StatusFile(logdir, epoch)
-        self._broken: set[str] = set()  # what could not be written the last time
 
     def event(self, event: str, **details: Any) -> None:
-        with self._saying('events'), closing(EventFile(self._logdir)) as file:
-            file.add(event, **details)
+        with outlasting(self._logdir / EVENTS):
+            add_event(self._logdir, event, **details)
 
     def status(self, **fields: Any) -> None:
-        with self._saying('status'):
+        with outlasting(self._status.path):
             self._status.write(**fields)
 
     @contextmanager
@@ -59,13 +55,3 @@ class RunRecords:
         except (DreamerError, OSError) as error:
             self.status(state=FAILED, roles={}, error=str(error))
             raise
-
-    @contextmanager
-    def _saying(self, what: str) -> Iterator[None]:
-        try:
-            yield
-            self._broken.discard(what)
-        except OSError as error:
-            if what not in self._broken:
-                log.warning('Cannot write the %s in %s: %s', what, self._logdir, error)
-            self._broken.add(what)

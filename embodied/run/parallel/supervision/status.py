@@ -47,7 +47,7 @@ class StatusFile:
     """Writes the status of this process."""
 
     def __init__(self, logdir: Path, epoch: int):
-        self._path = logdir / NAME
+        self.path = logdir / NAME
         folder = {'path': str(logdir.resolve()), **FolderIdentity.of(logdir)._asdict()}
         writer = ProcessIdentity.of()._asdict()
         self._base = {**writer, 'epoch': epoch, 'folder': folder}
@@ -74,11 +74,11 @@ class StatusFile:
         }
         text = json.dumps(record, indent=2)
         try:
-            write_whole(self._path, text)
+            write_whole(self.path, text)
         except OSError as error:
             if state not in OVER or not is_full(error):
                 raise
-            overwrite(self._path, text)  # It must not go on saying that it runs.
+            overwrite(self.path, text)  # It must not go on saying that it runs.
 
 
 class Status(NamedTuple):
