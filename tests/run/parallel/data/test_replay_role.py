@@ -2,81 +2,18 @@
 
 import contextlib
 import functools
-import shutil
-import threading
-from fractions import Fraction
 
 import data_parts as parts
 import numpy as np
 import pytest
 from data_parts import DEADLINE, Worker, make_rows
+from replay_role_parts import fill, load, make_service, owed, running, save
 
-from embodied.core.checkpoint import Checkpoint
-from embodied.logging import read_records
-from embodied.run.parallel import parallel_replay, protocol
-from embodied.run.parallel.context import RoleContext
-from embodied.run.parallel.learner.fetcher import Fetcher
 from embodied.run.parallel.replay.buffer import Buffer
 from embodied.run.parallel.replay.replay_service import ReplayService
 from embodied.run.parallel.supervision.health import Health
 from embodied.streams import Consec, Stateless
 from embodied.transport import RemoteError
-
-
-def make_service(logdir, replay=None, stream=parts.make_stream, **changes):
-    context = parts.make_context(logdir, **changes)
-    replay = parts.make_replay() if replay is None else replay
-    health = context.health
-    train = Buffer(replay, stream, ('train', 'report'), health)
-    evaluation = Buffer(parts.make_replay(), parts.make_stream, ('eval',), health)
-    return ReplayService(train, evaluation, context)
-
-
-def fill(service, serials, count=4):
-    for serial in serials:
-        answer = service.add_batch(*make_rows(count, serial))
-    return answer
-
-
-def owed(service, number=0):
-    """Batches until the end of a run whose steps are reached."""
-    batches = []
-    while batch := service.sample_batch_train(number + 3 * len(batches)):
-        batches.append(batch)
-    return batches
-
-
-@contextlib.contextmanager
-def served(service):
-    """The service behind a real server, and a way to connect to it."""
-    context, addr = RoleContext(service.settings), service.settings.replay_addr
-    server = context.make_server(addr, 'replay')
-    for name in protocol.REPLAY:
-        server.bind(name, getattr(service, name), once=True)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(server)
-        yield lambda: stack.enter_context(
-            contextlib.closing(context.make_client(addr, 'test'))
-        )
-
-
-@contextlib.contextmanager
-def running(logdir, replay=parts.make_replay, stream=parts.make_stream, **changes):
-    """The role as its entry function starts it, and a way to connect to it."""
-    args = parts.make_args(logdir, **changes)
-    context, addr = RoleContext.of(args), args.replay_addr
-    role = Worker(parallel_replay, replay, parts.make_replay, stream, args)
-    with contextlib.ExitStack() as stack:
-        connect = lambda: stack.enter_context(
-            contextlib.closing(context.make_client(addr, 'test'))
-        )
-        try:
-            yield connect, context.settings
-        finally:
-            role.check()
-        told = connect().call('finish')
-        role.join()
-        del told  # its answer may be lost when the server goes
 
 
 def test_answers_tell_the_committed_steps_without_repeats(tmp_path):
@@ -124,69 +61,6 @@ def test_a_waiting_insert_holds_up_nothing_else(tmp_path, transport):
         for number in range(0, 15, 3):
             other.call('sample_batch_train', number).result(DEADLINE)
         assert pending[-1].result(DEADLINE)['steps'] == 28
-
-
-class Ledger:
-    """What was really trained and committed; compared whenever one of them changes."""
-
-    def __init__(self, service, ratio, rows):
-        self.service = service
-        self.ratio = Fraction(ratio) / 4  # sequences of 4 steps
-        # A request comes whole at a balance of 0; 9 sequences are not trained yet.
-        self.longest_debt = max(12, rows * self.ratio + 9)
-        self.trained = 0
-
-    @property
-    def wanted(self):
-        limiter = self.service.limiter
-        return max(0, limiter.inserts - limiter.minimum) * self.ratio
-
-    def check(self):
-        # The other side may move meanwhile: what was trained when the inserts were
-        # read lies between the two values around it.
-        before, wanted, after = self.trained, self.wanted, self.trained
-        assert before - wanted <= 12
-        assert wanted - after <= self.longest_debt
-
-
-@pytest.mark.parametrize(
-    'ratio, steps', [(0.5, 1500), (8, 650), (32, 170), (512, 42)], ids=str
-)
-@pytest.mark.parametrize('rows', [1, 7])
-def test_training_stays_within_the_band_at_every_moment(tmp_path, ratio, steps, rows):
-    service = make_service(tmp_path, train_ratio=ratio, steps=steps, envs=rows)
-    ledger = Ledger(service, ratio, rows)
-    with served(service) as connect:
-        batches = Fetcher(connect(), 'sample_batch_train', 2, 3)
-        batches.start()
-
-        def act():
-            replay, serial, stop = connect(), 0, False
-            while not stop:
-                stop = replay.call('add_batch', *make_rows(rows, serial)).result()[
-                    'stop'
-                ]
-                ledger.check()
-                serial += 1
-
-        actor = Worker(act)
-        for _ in batches:
-            ledger.check()
-            ledger.trained += 3
-            ledger.check()
-        actor.join()
-    assert 0 <= service.steps - steps < rows
-    assert ledger.trained == ledger.wanted // 3 * 3
-    if ledger.wanted > 100 * 12:
-        assert ledger.trained == pytest.approx(float(ledger.wanted), rel=0.02)
-
-
-def test_without_a_ratio_neither_side_waits(tmp_path):
-    service = make_service(tmp_path, train_ratio=-1)
-    fill(service, range(100))
-    numbers = range(0, 3000, 3)
-    assert all(service.sample_batch_train(number) for number in numbers)
-    assert fill(service, range(100, 110))['steps'] == 440
 
 
 def test_the_run_is_over_at_its_steps_when_no_update_is_owed(tmp_path):
@@ -320,185 +194,6 @@ def test_reports_begin_with_a_fresh_sequence_after_any_restart(tmp_path, mode):
     assert [chunk(x) for x in (9, 12, 15, 18)] == [0, 0, 1, 0]
 
 
-def test_another_ratio_holds_for_the_rows_to_come(tmp_path):
-    service = make_service(tmp_path)  # 2 sequences per row beyond 17
-    fill(service, range(5))
-    assert service.limiter.balance() == 2 * (20 - 17)
-    for ratio, per_row in ((64, 16), (2, 0.5), (2, 0.5), (8, 2)):
-        train(service)
-        balance, steps = service.limiter.balance(), service.steps
-        save(service, tmp_path)
-        service = make_service(tmp_path, train_ratio=ratio)
-        load(service, tmp_path)
-        assert service.limiter.balance() == balance
-        fill(service, [steps // 4])
-        assert service.limiter.balance() == balance + 4 * per_row
-
-
-def test_the_ratio_of_the_metrics_is_that_of_the_steps_for_which_it_holds(tmp_path):
-    service = make_service(tmp_path)  # ratio 8
-    for serial in range(20):
-        fill(service, [serial])
-        train(service)
-    assert service.metrics()['replay']['train_ratio'] == pytest.approx(8, rel=0.1)
-    save(service, tmp_path)
-    service = make_service(tmp_path, train_ratio=64)
-    load(service, tmp_path)
-    assert service.metrics()['replay']['train_ratio'] == 0
-    for serial in range(20, 40):
-        fill(service, [serial])
-        train(service)
-    assert service.metrics()['replay']['train_ratio'] == pytest.approx(64, rel=0.1)
-
-
-def train(service):
-    """As long as training is behind the ratio."""
-    while service.limiter.balance() > 0:
-        assert service.sample_batch_train(service.limiter.samples)
-
-
-def test_a_ratio_that_was_lifted_and_comes_back_owes_nothing_of_the_past(tmp_path):
-    service = make_service(tmp_path, train_ratio=-1)
-    fill(service, range(30))
-    for number in range(0, 1200, 3):
-        assert service.sample_batch_train(number)
-    save(service, tmp_path)
-    service = make_service(tmp_path)
-    load(service, tmp_path)
-    assert service.limiter.balance() == 0
-    fill(service, [30])
-    assert service.limiter.balance() == 2 * 4
-
-
-@pytest.mark.parametrize(
-    ('ratio', 'balance'), [(8, -2), (0.5, 0), (512, 0)], ids=['same', 'less', 'more']
-)
-def test_a_save_that_does_not_tell_the_ratio_goes_on_without_a_stall(
-    tmp_path, ratio, balance
-):
-    """As version 0.1.0 wrote it."""
-    service = make_service(tmp_path)
-    for serial in range(40):
-        fill(service, [serial])
-        train(service)
-    data = service.save()
-    assert service.limiter.balance() == 2 * (160 - 17) - 3 * 96 == -2
-    del data['ratios']
-    service = make_service(tmp_path, train_ratio=ratio)
-    service.load(data)
-    assert service.limiter.balance() == balance
-
-
-def test_another_ratio_is_known_when_replay_dies_before_its_next_save(tmp_path):
-    make = functools.partial(parts.make_replay, tmp_path / 'replay')
-    with running(tmp_path, make, steps=20) as (connect, _):
-        add(connect(), range(5))
-        assert served_until_the_end(connect(), 0) == (20 - 17) * 2
-    checkpoints, copy = tmp_path / 'ckpt', tmp_path / 'copy'
-    with running(tmp_path, make, train_ratio=64, steps=28) as (connect, _):
-        add(connect(), [5])
-        shutil.copytree(checkpoints, copy)
-    # As if it had been killed without the save that it makes at the end.
-    shutil.rmtree(checkpoints)
-    copy.rename(checkpoints)
-    with running(tmp_path, make, train_ratio=64, steps=28) as (connect, _):
-        inserting = Worker(add, connect(), [6])
-        assert served_until_the_end(connect(), 6) == (28 - 20) * 16 // 3 * 3
-        inserting.join()
-    events = read_records(tmp_path / 'events.jsonl')
-    assert [(x['event'], x['step'], x['ratio']) for x in events] == [
-        ('train_ratio', 20, 64)
-    ]
-
-
-def add(replay, serials):
-    for serial in serials:
-        replay.call('add_batch', *make_rows(4, serial)).result(DEADLINE)
-
-
-def served_until_the_end(replay, number):
-    """Sequences that replay hands out before it says that none is owed."""
-    begin = number
-    while replay.call('sample_batch_train', number).result(DEADLINE):
-        number += 3
-    return number - begin
-
-
-@pytest.mark.parametrize('stream', [parts.foreign_stream, lambda r, m: Foreign(r, m)])
-def test_a_foreign_replay_needs_add_and_sample_only(tmp_path, stream):
-    service = make_service(tmp_path, parts.ListReplay(), stream)
-    assert fill(service, range(5)) == {'steps': 20, 'stop': False}
-    batch = service.sample_batch_train(0)
-    assert batch['number'].shape == (3, 5)
-    assert service.sample_batch_report(0)['number'].shape == (3, 5)
-    service.update({'stepid': np.zeros((3, 5, 20), np.uint8)})
-    assert service.metrics()['replay']['fill'] == 1.0
-
-
-class Foreign:
-    def __init__(self, replay, mode):
-        self.replay, self.mode = replay, mode
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        return self.replay.sample(3, self.mode)
-
-
-def test_a_replay_without_memory_is_filled_again_before_training_goes_on(tmp_path):
-    make = functools.partial(
-        make_service, tmp_path, stream=parts.foreign_stream, steps=32 + 28
-    )
-    service = make(parts.ListReplay(), train_ratio=0.5)
-    fill(service, range(8))
-    save(service, tmp_path)
-    service = make(parts.ListReplay())
-    load(service, tmp_path)
-    assert service.steps == 32
-    sampling = Worker(service.sample_batch_train, 600)
-    fill(service, range(4))
-    assert sampling.is_alive()
-    assert fill(service, [4])['steps'] == 52
-    sampling.join()
-    acting = Worker(fill, service, [5, 6])
-    # From now on as in a fresh run: 22 sequences for 28 rows.
-    batches = [service.sample_batch_train(number) for number in range(603, 615, 3)]
-    assert all(batches) and acting.join() == {'steps': 60, 'stop': True}
-    assert 3 * (1 + len(batches) + len(owed(service, 615))) == 21
-
-
-def test_one_thread_at_a_time_uses_a_foreign_replay(tmp_path):
-    class Fragile(parts.ListReplay):
-        inside = 0
-
-        def add(self, step, worker=0):
-            self.use(lambda: super(Fragile, self).add(step, worker))
-
-        def sample(self, batch, mode='train'):
-            return self.use(lambda: super(Fragile, self).sample(batch, mode))
-
-        def use(self, fn):
-            assert not self.inside
-            self.inside += 1
-            result = fn()
-            threading.Event().wait(1e-4)
-            self.inside -= 1
-            return result
-
-    service = make_service(tmp_path, Fragile(), parts.foreign_stream, train_ratio=-1)
-    fill(service, range(5))
-    users = [Worker(fill, service, range(5, 40)), Worker(sample_many, service, 'train')]
-    users.append(Worker(sample_many, service, 'report'))
-    for user in users:
-        user.join()
-
-
-def sample_many(service, mode):
-    for number in range(0, 90, 3):
-        assert getattr(service, f'sample_batch_{mode}')(number)
-
-
 def test_what_has_ended_has_no_rates_of_zero(tmp_path):
     traffic = {'inserts', 'samples', 'updates', 'replay_ratio', 'insert_wait'}
     service = make_service(tmp_path, steps=24, train_ratio=-1)
@@ -571,16 +266,3 @@ def test_an_error_of_the_replay_reaches_who_called(tmp_path):
         with pytest.raises(RemoteError, match='one row per worker'):
             replay.call('add_batch', *rows).result(DEADLINE)
         replay.call('add_batch', *make_rows(4)).result(DEADLINE)
-
-
-def save(service, logdir):
-    checkpoint = Checkpoint(logdir / 'ckpt')
-    checkpoint.add('replay', service)
-    checkpoint.save()
-    checkpoint.wait()
-
-
-def load(service, logdir):
-    checkpoint = Checkpoint(logdir / 'ckpt')
-    checkpoint.add('replay', service)
-    checkpoint.load()

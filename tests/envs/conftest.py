@@ -1,0 +1,1 @@
+"""Makes the environments of this folder importable in the folders below."""
