@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import foreign
-from test_parallel import check_finished
+from combined_runs import check_finished
 
 from embodied import transport
 from embodied.run import parallel
