@@ -10,6 +10,7 @@ from ...core.errors import ConfigError, SpaceError
 
 __all__ = [
     'adapt_vector',
+    'create',
     'is_vector',
     'read_reset',
     'read_reward',
@@ -49,6 +50,24 @@ def refuse(env: Any) -> None:
             f'{name} is an environment of the package gym, which gymnasium has '
             f'replaced. {OLD}'
         )
+
+
+def create(env: Any, kwargs: dict[str, Any], adapter: str, wanted: str) -> Any:
+    """An instance as it is, or what a factory makes of `kwargs`.
+
+    wanted: what `adapter` takes, beginning with the kind of environment, for messages.
+    """
+    if hasattr(env, 'reset') and not isinstance(env, type):
+        if kwargs:
+            raise ConfigError(
+                f'{adapter} got an instance and the settings {sorted(kwargs)}, which '
+                f'come too late for it. Leave them out, or pass something else of '
+                f'these: {wanted}.'
+            )
+        return env
+    if callable(env):
+        return env(**kwargs)
+    raise ConfigError(f'{adapter} needs {wanted}, got {env!r}.')
 
 
 def is_vector(env: Any) -> bool:

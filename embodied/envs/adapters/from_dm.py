@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.errors import ConfigError, SpaceError
+from ...core.errors import SpaceError
 from ..extras import require
 from ..spaces import (
     IMAGE_RANK,
@@ -16,6 +16,7 @@ from ..spaces import (
     refuse_shared,
 )
 from .codecs import Codec, DictCodec, Direct, TupleCodec, integers
+from .foreign_kinds import create
 
 __all__ = ['FromDM']
 
@@ -37,7 +38,7 @@ class FromDM(FixedSpaces):
         **kwargs: Any,
     ) -> None:
         require('dm_env', 'dm_env')
-        self._env = _create(env, kwargs)
+        self._env = create(env, kwargs, 'FromDM', 'a dm_env environment or a factory')
         self._over = True
         spec = _without_empty(self._env.observation_spec())
         self._obs = _codec(spec, obs_key or _default_key(spec), top=True)
@@ -67,19 +68,6 @@ class FromDM(FixedSpaces):
 
     def close(self) -> None:
         self._env.close()
-
-
-def _create(env: Any, kwargs: dict[str, Any]) -> Any:
-    if hasattr(env, 'reset') and not isinstance(env, type):
-        if kwargs:
-            raise ConfigError(
-                f'FromDM got an instance and the settings {sorted(kwargs)}, which '
-                f'come too late for it. Pass a factory, or leave them out.'
-            )
-        return env
-    if callable(env):
-        return env(**kwargs)
-    raise ConfigError(f'FromDM needs a dm_env environment or a factory, got {env!r}.')
 
 
 def _without_empty(spec: Any) -> Any:

@@ -18,7 +18,7 @@ from ..spaces import (
     refuse_shared,
 )
 from .codecs import Codec, DictCodec, Direct, TupleCodec, integers
-from .foreign_kinds import read_reset, read_reward, read_step, refuse
+from .foreign_kinds import create, read_reset, read_reward, read_step, refuse
 from .infos import Infos
 from .own import PACKAGES, import_user
 
@@ -89,18 +89,7 @@ class FromGym(FixedSpaces):
 def _create(env: Any, kwargs: dict[str, Any]) -> gymnasium.Env:
     if isinstance(env, str):
         return create_by_id(env, kwargs)
-    if hasattr(env, 'reset') and not isinstance(env, type):
-        if kwargs:
-            raise ConfigError(
-                f'FromGym got an instance and the settings {sorted(kwargs)}, which '
-                f'come too late for it. Pass an id or a factory, or leave them out.'
-            )
-        return env
-    if callable(env):
-        return env(**kwargs)
-    raise ConfigError(
-        f'FromGym needs a Gymnasium environment, an id or a factory, got {env!r}.'
-    )
+    return create(env, kwargs, 'FromGym', 'a Gymnasium environment, an id or a factory')
 
 
 def codecs_of(

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from ..settings import ParallelSettings
 from ..supervision.process import ChildProcess, RoleSpec
 from ..supervision.role import RoleProcess
+from ..supervision.role_logs import Incomplete
 from . import ports
 
 __all__ = ['Engine', 'Here']
@@ -40,6 +41,7 @@ class Engine(Protocol):
         run_tag: str,
         notify: Any,
         shown: bool = False,
+        incomplete: Incomplete | None = None,
     ) -> RoleProcess:
         """Starts a process, as `ChildProcess` does."""
 

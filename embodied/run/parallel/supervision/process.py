@@ -19,7 +19,7 @@ from ....processes.failure import Failure
 from ..timeouts import LAST_OUTPUT
 from .health import Heartbeat
 from .role_failure import RoleFailure
-from .role_logs import START_LINE, LogWriter
+from .role_logs import START_LINE, Incomplete, LogWriter
 
 __all__ = [
     'ENDED',
@@ -70,6 +70,7 @@ class ChildProcess:
 
     Its output goes to `log`; with `shown`, what it prints goes to our own output, or to
     the descriptor that it is. All its descendants carry `run_tag` and end with it.
+    `incomplete` has the files that a full disk keeps from being written.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class ChildProcess:
         run_tag: str,
         notify: Callable[[RoleEvent], Any],
         shown: bool | int = False,
+        incomplete: Incomplete | None = None,
     ) -> None:
         self.name = name
         self._log = log
@@ -92,7 +94,8 @@ class ChildProcess:
         self._pipe, theirs = Pipe()
         self._sending = threading.Lock()
         now = datetime.datetime.now().isoformat(sep=' ', timespec='seconds')
-        self._output = LogWriter(log, f'{START_LINE} at {now}\n'.encode())
+        first = f'{START_LINE} at {now}\n'.encode()
+        self._output = LogWriter(log, first, incomplete=incomplete)
         with theirs, contextlib.ExitStack() as stack:
             stack.callback(self._output.close, LAST_OUTPUT)
             stack.callback(self._output.start)

@@ -20,10 +20,10 @@ __all__ = [
     'FAILURE_LINE',
     'MAX_BYTES',
     'START_LINE',
+    'Incomplete',
     'LogWriter',
     'Logs',
     'last_lines',
-    'outlasting',
 ]
 
 log = logging.getLogger(__name__)
@@ -65,10 +65,6 @@ class Incomplete:
                 self._paths.discard(path)
 
 
-# Of this process: the logs of all roles, and the records of their supervisor.
-outlasting = Incomplete().outlasting
-
-
 class Logs:
     """Where the logs are."""
 
@@ -83,10 +79,18 @@ class LogWriter:
     """Appends what a process writes into the pipe to a file, from `start` to `close`.
 
     first: what the file gets before that.
+    incomplete: shared with other files, so that a full disk is reported once for all.
     """
 
-    def __init__(self, path: Path, first: bytes = b'', max_bytes: int = MAX_BYTES):
+    def __init__(
+        self,
+        path: Path,
+        first: bytes = b'',
+        max_bytes: int = MAX_BYTES,
+        incomplete: Incomplete | None = None,
+    ):
         self._path = path
+        self._incomplete = incomplete or Incomplete()
         self._max_bytes = max_bytes
         self._lock = threading.Lock()  # of the file
         self._closed = False
@@ -129,7 +133,7 @@ class LogWriter:
 
     def _keep(self, data: bytes) -> None:
         """A full disk must not hold up the role: what cannot be written is dropped."""
-        with outlasting(self._path):
+        with self._incomplete.outlasting(self._path):
             self._write(data)
 
     def _write(self, data: bytes) -> None:

@@ -8,13 +8,15 @@ from typing import Any, Protocol
 from ....core.errors import DreamerError
 from ....logging import EVENTS, add_event
 from ...shared.outcome import FAILED
-from .role_logs import outlasting
+from .role_logs import Incomplete
 from .status import StatusFile
 
 __all__ = ['NoRecords', 'Records', 'RunRecords']
 
 
 class Records(Protocol):
+    incomplete: Incomplete
+
     def event(self, event: str, **details: Any) -> None:
         """Appends to the events."""
 
@@ -24,6 +26,9 @@ class Records(Protocol):
 
 class NoRecords:
     """For supervisors of a part of a run, which record nothing."""
+
+    def __init__(self) -> None:
+        self.incomplete = Incomplete()
 
     def event(self, event: str, **details: Any) -> None:
         pass
@@ -36,15 +41,16 @@ class RunRecords:
     """Events and status as files. A full disk does not end the supervision."""
 
     def __init__(self, logdir: Path, epoch: int):
+        self.incomplete = Incomplete()  # the logs of the roles as well
         self._logdir = logdir
         self._status = StatusFile(logdir, epoch)
 
     def event(self, event: str, **details: Any) -> None:
-        with outlasting(self._logdir / EVENTS):
+        with self.incomplete.outlasting(self._logdir / EVENTS):
             add_event(self._logdir, event, **details)
 
     def status(self, **fields: Any) -> None:
-        with outlasting(self._status.path):
+        with self.incomplete.outlasting(self._status.path):
             self._status.write(**fields)
 
     @contextmanager

@@ -44,13 +44,13 @@ class Supervisor:
         records: Records | None = None,
         spawn: Callable[..., RoleProcess] = ChildProcess,
     ):
+        records = records or NoRecords()
         self._spawn = spawn
+        self._incomplete = records.incomplete
         self._limits = settings.max_restarts, settings.hang_timeout
         self._logs = Logs(settings.logdir / 'logs')
         self._run_tag = os.urandom(RUN_TAG_BYTES).hex()  # of all our descendants
-        self._run = SupervisedRun(
-            settings.grace, self._logs, records or NoRecords(), self._run_tag
-        )
+        self._run = SupervisedRun(settings.grace, self._logs, records, self._run_tag)
         self._events: queue.SimpleQueue[str | RoleEvent] = queue.SimpleQueue()
         self._signals = StopSignals(notify=self._events.put)
         self._guard = Guard(self._run_tag)
@@ -101,7 +101,8 @@ class Supervisor:
         def start(number: int) -> RoleProcess:
             tag = f'{self._run_tag}.{name}.{number}.'
             log = self._logs.path(name)
-            return self._spawn(name, spec, log, tag, self._events.put, shown)
+            notify, incomplete = self._events.put, self._incomplete
+            return self._spawn(name, spec, log, tag, notify, shown, incomplete)
 
         self._join(Role(name, start, *self._limits, writes), lead)
 

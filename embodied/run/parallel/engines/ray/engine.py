@@ -18,6 +18,7 @@ from .....core.errors import ConfigError
 from .....transport import addresses, keys
 from ...settings import ParallelSettings
 from ...supervision.process import RoleSpec
+from ...supervision.role_logs import Incomplete
 from ..ports import AUTO
 from .cluster import Cluster
 from .remote_role import SERVERS, RayRole
@@ -127,6 +128,7 @@ class RayEngine:
         run_tag: str,
         notify: Any,
         shown: bool = False,
+        incomplete: Incomplete | None = None,  # Each node reports its own full disk.
     ) -> RayRole:
         has_data = name in DATA_ROLES
         given = self._keys if has_data else keys.Keys(client=self._keys.client)
