@@ -15,12 +15,12 @@ from embodied.logging import read_records
 
 pytestmark = pytest.mark.usefixtures('nothing_is_left')
 
-HERE = Path(__file__).parents[1]
+HERE = Path(__file__).parent
 SECONDS = 240  # until a process that should end counts as hanging
 COMMAND = [sys.executable, '-m', 'dreamerv3']
 TINY = ['--configs', 'debug', '--jax.platform', 'cpu', '--logger.outputs', 'jsonl']
-OURS = {**os.environ, 'PYTHONPATH': f'{HERE}{os.pathsep}{HERE.parent}'}
-OURS['PYTHONPATH'] += f'{os.pathsep}{HERE.parents[1]}'
+PLACES = (HERE, HERE.parents[1], HERE.parents[2])  # tasks, helpers, packages
+OURS = {**os.environ, 'PYTHONPATH': os.pathsep.join(map(str, PLACES))}
 
 
 def dreamer(*flags):
