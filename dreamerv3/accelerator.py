@@ -17,7 +17,8 @@ from embodied.processes import cpu
 
 __all__ = ['announce', 'check', 'check_early', 'describe', 'prepare']
 
-TRAINING = ('train', 'train_eval', 'parallel', 'parallel_agent')  # have an agent here
+# Scripts with an agent that trains in this process.
+TRAINING = ('train', 'train_eval', 'offline', 'parallel', 'parallel_agent')
 LARGEST = 3072  # recurrent units that train on a CPU at a bearable speed: size25m
 NVIDIA = Path('/proc/driver/nvidia/version')
 PLATFORMS = 'JAX_PLATFORMS'  # JAX's own environment variable for the same choice

@@ -29,6 +29,7 @@ CHOICES = {
         'train',
         'train_eval',
         'eval_only',
+        'offline',
         'parallel',
         'parallel_agent',
         'parallel_replay',

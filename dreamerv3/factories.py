@@ -31,23 +31,23 @@ __all__ = [
     'make_logger',
     'make_replay',
     'make_stream',
+    'replay_folder',
+    'task_spaces',
 ]
 
+OFFLINE = 'offline'  # the script that trains on recorded data
 EVAL_SHARE = 10  # the eval replay holds a tenth
 
 # Streams of seeds, so that no two parts of a run draw the same numbers.
 TRAIN_ENV, EVAL_ENV, TRAIN_REPLAY, EVAL_REPLAY, POLICY = range(5)
 
 
-def make_agent(config: elements.Config) -> base.Agent:
-    """The DreamerV3 agent for the spaces of the task."""
+def make_agent(
+    config: elements.Config, spaces: tuple[base.Spaces, base.Spaces] | None = None
+) -> base.Agent:
+    """The DreamerV3 agent for the spaces of the task, or those that are given."""
     replicas.connect_clocks(config)
-    if not config.random_agent:
-        _set_up_jax(config)
-    env = make_env(config, 0, num=1)
-    obs_space = without_log(env.obs_space)
-    act_space = {k: v for k, v in env.act_space.items() if k != 'reset'}
-    env.close()
+    obs_space, act_space = spaces or task_spaces(config)
     if config.random_agent:
         _announce_replay(config, {**obs_space, **act_space}, {})
         return embodied.RandomAgent(obs_space, act_space, _seed(config, POLICY))
@@ -63,6 +63,19 @@ def make_agent(config: elements.Config) -> base.Agent:
         seeds = [_train_seed(config, index) for index in range(members.num)]
         agent.play_on_device(members, config.run.device_steps, seeds)
     return agent
+
+
+def task_spaces(
+    config: elements.Config, mode: base.Mode = 'train'
+) -> tuple[base.Spaces, base.Spaces]:
+    """What an agent observes in the task and can do there."""
+    if not config.random_agent:
+        _set_up_jax(config)
+    env = make_env(config, 0, mode, num=1)
+    obs_space = without_log(env.obs_space)
+    act_space = {k: v for k, v in env.act_space.items() if k != 'reset'}
+    env.close()
+    return obs_space, act_space
 
 
 def _set_up_jax(config: elements.Config) -> None:
@@ -106,26 +119,31 @@ def eval_seed(config: elements.Config, index: int) -> int:
 
 
 def make_replay(
-    config: elements.Config, folder: str, mode: base.Mode = 'train'
-) -> base.Replay:
+    config: elements.Config,
+    folder: str,
+    mode: base.Mode = 'train',
+    steps: int | None = None,
+) -> embodied.replay.Replay:
     """Replay of the sequences that `make_stream` asks for in this mode.
 
-    `folder` is its name within the run, or within replay.dir.
+    `folder` is its name within the run, or within replay.dir. steps: of recorded data
+    that it holds, all of them and nothing else.
     """
     options, is_train = config.replay, mode == 'train'
     share = 1 if is_train else EVAL_SHARE
-    capacity = int(options.size) // share
+    length = _sequence_length(config, mode)
+    capacity = int(options.size) // share if steps is None else max(steps, length)
     return embodied.replay.Replay(
-        length=_sequence_length(config, mode),
+        length=length,
         capacity=capacity,
-        directory=_replay_folder(config, folder),
+        directory=replay_folder(config, folder),
         name=folder,
         chunksize=options.chunksize,
-        online=options.online,
+        online=options.online and steps is None,
         selector=_make_selector(options, capacity),
         seed=_seed(config, TRAIN_REPLAY if is_train else EVAL_REPLAY),
         context=config.replay_context,
-        max_gb=options.max_gb / share,
+        max_gb=options.max_gb / share if steps is None else 0.0,
         latents=options.latents,
         sync_every=options.sync_every,
         sync=options.sync,
@@ -168,8 +186,10 @@ def _announce_replay(
     much of what is free; a quiet run prints it only if it is too much."""
     if config.script not in accelerator.TRAINING or config.run.remote_replay:
         return
+    if config.script == OFFLINE:
+        return  # The size of its replay is that of the data.
     options = config.replay
-    folder = _replay_folder(config, 'replay')
+    folder = replay_folder(config, 'replay')
     in_memory = folder is not None and options.latents == 'ram'
     footprint = Footprint.of(
         row_bytes_of(spaces if in_memory else {**spaces, **latents}),
@@ -182,7 +202,7 @@ def _announce_replay(
         print(f'dreamer: {footprint}', file=sys.stderr)
 
 
-def _replay_folder(config: elements.Config, folder: str) -> Path | None:
+def replay_folder(config: elements.Config, folder: str) -> Path | None:
     """Where the replay is kept, None for memory.
 
     Loops in one process resume exactly from their checkpoint, which needs the replay
@@ -190,7 +210,7 @@ def _replay_folder(config: elements.Config, folder: str) -> Path | None:
     """
     if config.replay.dir:
         return Path(config.replay.dir).expanduser() / folder
-    if 'parallel' in config.script:
+    if 'parallel' in config.script or config.script == OFFLINE:
         return Path(config.logdir) / folder
     return None
 

@@ -82,6 +82,8 @@ def launch(
             return run.train(*single, args)
         case 'train_eval':
             return run.train_eval(*parts, args)
+        case factories.OFFLINE:
+            return _train_offline(config, make, args)
         case 'eval_only':
             run.eval_only(make.agent, make.envs[1], make.logger, args)
             return None
@@ -91,6 +93,25 @@ def launch(
             return parallel.parallel_agent(make.agent, args)
     _launch_role(config, make, args)
     return None
+
+
+def _train_offline(
+    config: elements.Config, make: Factories, args: elements.Config
+) -> Outcome:
+    """Trains on recorded data, with evaluations if there is a task."""
+    from . import offline_data
+
+    data = offline_data.prepare(config)
+    if isinstance(data, Outcome):
+        return data
+    return embodied.run.offline(
+        functools.partial(make.agent, (data.obs_space, data.act_space)),
+        functools.partial(make.replays[0], steps=data.steps),
+        make.envs[1] if config.task else None,
+        make.stream,
+        make.logger,
+        args,
+    )
 
 
 def loop_args(config: elements.Config) -> elements.Config:

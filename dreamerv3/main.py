@@ -21,7 +21,7 @@ from embodied.core.files import storage_errors
 from embodied.core.outside import shown
 from embodied.processes.signals import StopSignals
 
-from . import accelerator, engines, sinks
+from . import accelerator, engines, factories, sinks
 from . import config as config_lib
 from .commands import describe, help_texts
 from .loops import SIGNALED, launch, loop_args
@@ -46,7 +46,7 @@ TOOLS = {
     'manifests': 'dreamerv3.commands.manifests',
     'play': 'dreamerv3.commands.play',
     'plot': 'dreamerv3.dashboard.figures.plot',
-    'replay': 'embodied.replay.tools.commands',
+    'replay': 'dreamerv3.commands.replay_tools',
     'status': 'embodied.run.parallel.supervision.status',
     'sweep': 'dreamerv3.commands.sweep',
     'tasks': 'dreamerv3.commands.tasks',
@@ -87,7 +87,7 @@ def run(config: elements.Config) -> None:
     if config.script in (AGENT, *ROLES):
         _check_role(config)
     check_replicas(config)
-    logdir = expand(config.logdir, config.task)
+    logdir = expand(config.logdir, config.task or config.script)
     config = config.update(logdir=replica_folder(logdir, config))
     with storage_errors(config.logdir):
         if config.script in ROLES:
@@ -139,8 +139,10 @@ def _command(argv: list[str]) -> int:
 
 
 def _run_script(flags: list[str], script: str | None = None) -> int:
+    # Recorded data need no task: one that is not named is none.
+    base = elements.Config(task='') if script == factories.OFFLINE else None
     try:
-        config = _resolve([*flags, f'--script={script}'] if script else flags)
+        config = _resolve([*flags, f'--script={script}'] if script else flags, base)
     except KeyboardInterrupt:
         return 0  # Nothing has begun.
     try:
@@ -175,8 +177,8 @@ def _print_config(flags: list[str]) -> int:
     return 0
 
 
-def _resolve(flags: list[str]) -> elements.Config:
-    config, warnings = config_lib.resolve(flags)
+def _resolve(flags: list[str], base: elements.Config | None = None) -> elements.Config:
+    config, warnings = config_lib.resolve(flags, base)
     for warning in warnings:
         print(f'dreamer: warning: {warning}', file=sys.stderr)
     return config

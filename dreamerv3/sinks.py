@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import importlib.util
+import math
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -84,9 +85,12 @@ def _terminal(config: elements.Config) -> Any:
     from embodied.logging.terminal import TerminalOutput
 
     run, view = config.run, RunView(config.logdir)
+    steps = run.steps
+    if config.script == 'offline':
+        steps = run.updates or math.inf
     return TerminalOutput(
-        f'{config.task}  {config.logdir}',
-        run.steps,
+        f'{config.task or config.script}  {config.logdir}',
+        steps,
         run.duration,
         ratio=run.train_ratio,
         restarts=view.count_restarts,

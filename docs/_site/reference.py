@@ -33,7 +33,10 @@ INTERFACE = {
             'FunctionalVectorEnv',
         ),
     ),
-    'Loops in one process': ('embodied.run', ('train', 'train_eval', 'eval_only')),
+    'Loops in one process': (
+        'embodied.run',
+        ('train', 'train_eval', 'offline', 'eval_only'),
+    ),
     'Distributed runs': ('embodied.run.parallel', ('combined',)),
     'Running environments': ('embodied', ('Driver', 'RandomAgent')),
     'Models in JAX': ('embodied.jax', ('Agent', 'Model')),

@@ -35,6 +35,7 @@ __all__ = ['Dreamer', 'Nets']
 
 # Losses in the order in which a bad value spreads; JAX sorts dicts by their keys.
 LOSS_ORDER = ('dyn', 'rep', 'rec', 'rew', 'con', 'policy', 'value', 'repval')
+BEHAVIOR = ('policy', 'value', 'repval')  # those of policy and value
 
 sg = jax.lax.stop_gradient
 
@@ -98,6 +99,9 @@ class Dreamer(Model):
         self.inputs = Inputs(obs_space)
         self.actions = Actions(act_space)
         self.config = config.agent
+        # Without their losses there is nothing to imagine for policy and value.
+        scales = config.agent.loss_scales
+        self.learns_behavior = any(scales[name] for name in BEHAVIOR)
         self.backprop = config.agent.policy_grad == 'backprop'
         check_policy_grad(self.backprop, self.actions)
         self.dtype = jnp.dtype(config.jax.compute_dtype)
@@ -285,10 +289,13 @@ class Dreamer(Model):
         if self.prioritized:
             steps = [self._scale(k) * x for k, x in losses.items()]
             replay['priority'] = jnp.stack(steps).sum(0)
-        more, ranges, imag_metrics = self.behavior_losses(
-            params, state, states, sequence.batch, key_imag
-        )
-        losses |= more
+        ranges = state['ranges']
+        imag_metrics: dict[str, jax.Array] = {}
+        if self.learns_behavior:
+            more, ranges, imag_metrics = self.behavior_losses(
+                params, state, states, sequence.batch, key_imag
+            )
+            losses |= more
         means = {k: x.mean() for k, x in losses.items()}
         total = jnp.stack([self._scale(k) * x for k, x in means.items()]).sum()
         last = jax.tree.map(lambda x: x[:, -1], (states, sequence.batch))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import elements
 
-from embodied.core.errors import TrustError
+from embodied.core.errors import ConfigError, TrustError
 from embodied.core.ownership import is_private
 from embodied.envs import registry
 from embodied.envs.adapters import own
@@ -30,7 +30,7 @@ HELP = (
 
 # A compile cache is a place, too: compiled programs are code.
 PLACES = re.compile(
-    r'logdir|engine|trust|(ray|slurm|kubernetes)\..*|replay\.(dir|load_from)'
+    r'logdir|data|engine|trust|(ray|slurm|kubernetes)\..*|replay\.(dir|load_from)'
     r'|run\.(from_checkpoint|\w+_addr)|jax\.(cache|coordinator_address)'
 )
 
@@ -54,6 +54,11 @@ class Taken(NamedTuple):
     def check_task(self, source: Path) -> None:
         """Raises TrustError if making the environment would run untrusted code."""
         task = self.config.task
+        if not task:
+            raise ConfigError(
+                f'The agent in {source} was trained on data, without a task to play. '
+                'Name one: --task suite_name or --task module:factory.'
+            )
         if self.trusted or not registry.names_code(task):
             return
         raise TrustError(

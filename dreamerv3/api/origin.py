@@ -9,7 +9,7 @@ import numpy as np
 from embodied.core.base import Spaces
 from embodied.core.errors import CheckpointError
 
-__all__ = ['Origin']
+__all__ = ['Origin', 'describe_spaces', 'rebuild_spaces']
 
 
 class Origin(NamedTuple):
@@ -23,16 +23,13 @@ class Origin(NamedTuple):
         """Numbers, texts, tuples, lists and dicts only."""
         return {
             'config': dict(self.config.flat),
-            'obs_space': {k: _describe(x) for k, x in self.obs_space.items()},
-            'act_space': {k: _describe(x) for k, x in self.act_space.items()},
+            'obs_space': describe_spaces(self.obs_space),
+            'act_space': describe_spaces(self.act_space),
         }
 
     @classmethod
     def load(cls, data: Mapping[str, Any]) -> 'Origin':
-        spaces = (
-            {name: _rebuild(x) for name, x in data[key].items()}
-            for key in ('obs_space', 'act_space')
-        )
+        spaces = (rebuild_spaces(data[key]) for key in ('obs_space', 'act_space'))
         return cls(elements.Config(data['config']), *spaces)
 
     @classmethod
@@ -45,6 +42,16 @@ class Origin(NamedTuple):
                 'for one save, or train a new one.'
             )
         return cls.load(data['origin'])
+
+
+def describe_spaces(spaces: Spaces) -> dict[str, Any]:
+    """As numbers, texts, lists and dicts only."""
+    return {name: _describe(space) for name, space in spaces.items()}
+
+
+def rebuild_spaces(data: Mapping[str, Any]) -> Spaces:
+    """The inverse of `describe_spaces`."""
+    return {name: _rebuild(x) for name, x in data.items()}
 
 
 def _describe(space: elements.Space) -> dict[str, Any]:

@@ -25,6 +25,7 @@ __all__ = [
     'TimeLimit',
     'UnifyDtypes',
     'Wrapper',
+    'resize',
 ]
 
 
@@ -286,24 +287,24 @@ class ResizeImage(Wrapper):
         return spaces
 
     def change_obs(self, obs: dict[str, Any]) -> dict[str, Any]:
-        return {**obs, **{k: self._resize(obs[k]) for k in self._keys}}
+        return {**obs, **{k: resize(obs[k], self._size) for k in self._keys}}
 
-    def _resize(self, image: np.ndarray) -> np.ndarray:
-        if image.ndim > IMAGE_RANK:
-            return np.stack([self._resize(x) for x in image])
-        height, width = self._size
-        # Pillow reads other channel counts as masks or transparency, so those
-        # channels go one by one.
-        layers = [image] if image.shape[-1] == 3 else np.moveaxis(image, -1, 0)
-        resized = [
-            np.asarray(
-                Image.fromarray(layer).resize(
-                    (width, height), Image.Resampling.BILINEAR
-                )
-            )
-            for layer in layers
-        ]
-        return resized[0] if image.shape[-1] == 3 else np.stack(resized, -1)
+
+def resize(image: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
+    """Images [..., H, W, C] of another height and width."""
+    if image.ndim > IMAGE_RANK:
+        return np.stack([resize(x, size) for x in image])
+    height, width = size
+    # Pillow reads other channel counts as masks or transparency, so those
+    # channels go one by one.
+    layers = [image] if image.shape[-1] == 3 else np.moveaxis(image, -1, 0)
+    resized = [
+        np.asarray(
+            Image.fromarray(layer).resize((width, height), Image.Resampling.BILINEAR)
+        )
+        for layer in layers
+    ]
+    return resized[0] if image.shape[-1] == 3 else np.stack(resized, -1)
 
 
 def _continuous(env: Any, key: str, wrapper: str) -> elements.Space:

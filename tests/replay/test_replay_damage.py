@@ -12,7 +12,7 @@ from embodied import selectors
 from embodied.replay.recovery.folder import list_segments
 from embodied.replay.storage.schema import ORDER
 from embodied.replay.storage.segment import HEADER, Segment
-from embodied.replay.tools.commands import main
+from dreamerv3.commands.replay_tools import main
 from embodied.replay.tools.inspection import Inspection
 
 CHUNK = 8  # steps, as `make` has it

@@ -7,7 +7,7 @@ import pytest
 
 from embodied.replay import Replay
 from embodied.replay.recovery.folder import list_segments
-from embodied.replay.tools.commands import main
+from dreamerv3.commands.replay_tools import main
 from embodied.replay.tools.footprint import Footprint, row_bytes_of
 
 

@@ -1,6 +1,6 @@
 """Inspection: reads a replay folder without writing to it, for tools and tests."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 import numpy as np
@@ -81,12 +81,21 @@ class Inspection:
             for part in np.split(positions, cuts[cuts > 0]):
                 yield worker, part
 
-    def values(self, positions: Array, latents: bool = False) -> Batch:
-        """All columns [n, ...] at positions [n]; torn latents are zero."""
+    def values(
+        self,
+        positions: Array,
+        latents: bool = False,
+        names: Container[str] | None = None,
+    ) -> Batch:
+        """Columns [n, ...] at positions [n]; torn latents are zero.
+
+        names: those that are read; None: all, with or without latents.
+        """
         broken = is_broken(self.read(VERSION.name, positions))
         result = {}
         for column in self.schema.columns.values():
-            if latents or not column.latent:
+            named = names is None or column.name in names
+            if named and (latents or not column.latent):
                 result[column.name] = value = self.read(column.name, positions)
                 if column.latent:
                     value[broken] = 0

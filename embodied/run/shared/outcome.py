@@ -12,12 +12,14 @@ __all__ = [
     'OVER',
     'STEPS',
     'STOPPED',
+    'UPDATES',
     'Outcome',
 ]
 
-STEPS, DURATION = 'run.steps', 'run.duration'  # limits, as reasons
+# Limits, as reasons.
+STEPS, UPDATES, DURATION = 'run.steps', 'run.updates', 'run.duration'
 
-FINISHED = 'finished'  # run.steps was reached, and all updates that it earns were made
+FINISHED = 'finished'  # run.steps, with all updates that it earns, or run.updates
 STOPPED = 'stopped'  # by run.duration or a signal, with a last save
 KILLED = 'killed'  # by a second signal, without a last save
 FAILED = 'failed'
@@ -32,7 +34,7 @@ class Outcome(NamedTuple):
     @classmethod
     def of(cls, reason: str) -> 'Outcome':
         """Outcome of a clean end; without a reason, there was nothing left to do."""
-        return cls(FINISHED if reason in (STEPS, '') else STOPPED, reason)
+        return cls(FINISHED if reason in (STEPS, UPDATES, '') else STOPPED, reason)
 
     @classmethod
     def after(cls, error: BaseException) -> 'Outcome':

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.checkpoint import Checkpoint
 from ...logging import add_event
-from .outcome import DURATION, STEPS, Outcome
+from .outcome import DURATION, Outcome
 from .ratio import TrainRatio, measured_ratio
 from .settings import Settings
 
@@ -54,7 +54,7 @@ class Progress:
 
     @property
     def steps_reached(self) -> bool:
-        return self.steps >= self._settings.steps
+        return self.steps >= self._settings.last_step
 
     @property
     def time_over(self) -> bool:
@@ -63,7 +63,7 @@ class Progress:
     @property
     def limit(self) -> str:
         """Name of the limit that ends the run."""
-        return STEPS if self.steps_reached else DURATION
+        return self._settings.step_limit if self.steps_reached else DURATION
 
     def played(self, steps: int) -> None:
         """Counts one step of each environment, `steps` in all."""
@@ -93,7 +93,7 @@ class Progress:
 def is_finished(saved: Mapping[str, Any], settings: Settings) -> bool:
     """Whether all work up to a limit, which may have been raised since, was done."""
     time_over = 0 < settings.duration <= saved['seconds']
-    return saved['complete'] and (saved['steps'] >= settings.steps or time_over)
+    return saved['complete'] and (saved['steps'] >= settings.last_step or time_over)
 
 
 def announce_finished(folder: Path, part: str, settings: Settings) -> Outcome | None:
@@ -114,10 +114,11 @@ def announce_finished(folder: Path, part: str, settings: Settings) -> Outcome | 
     hours = saved['seconds'] / 3600
     print(
         f'The run in {settings.logdir} is finished: {saved["steps"]:,} steps, '
-        f'{saved["updates"]:,} updates, {hours:.1f} hours. Raise run.steps or '
-        'run.duration to go on.'
+        f'{saved["updates"]:,} updates, {hours:.1f} hours. Raise '
+        f'{settings.step_limit} or run.duration to go on.'
     )
-    return Outcome.of(STEPS if saved['steps'] >= settings.steps else DURATION)
+    steps_reached = saved['steps'] >= settings.last_step
+    return Outcome.of(settings.step_limit if steps_reached else DURATION)
 
 
 class _Found:

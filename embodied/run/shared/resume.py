@@ -19,6 +19,8 @@ CHANGEABLE = re.compile(
     r'|agent\.(eval_greedy|report_videos)|replay\.(max_gb|sync|sync_every)'
 )
 
+OFFLINE = 'offline'  # the script that has no training environments
+
 
 class Change(NamedTuple):
     """One option with its value in the run's folder and the value asked for now.
@@ -52,7 +54,7 @@ def check_resume(old: elements.Config, new: elements.Config) -> list[Change]:
         for change in changes
         if change.name in before
         and change.name in after
-        and not CHANGEABLE.fullmatch(change.name)
+        and (not CHANGEABLE.fullmatch(change.name) or _is_other_kind(change))
     ]
     if refused:
         lines = '\n'.join(f'  {change}' for change in refused)
@@ -63,3 +65,8 @@ def check_resume(old: elements.Config, new: elements.Config) -> list[Change]:
             '--logdir (with --run.from_checkpoint to take over its agent).'
         )
     return changes
+
+
+def _is_other_kind(change: Change) -> bool:
+    """Whether a run with environments became one without, or the other way."""
+    return change.name == 'script' and OFFLINE in (change.old, change.new)

@@ -8,6 +8,7 @@ from typing import Any
 from ...core.checkpoint import RUN_SUBFOLDER
 from ...core.errors import ConfigError
 from ...core.limiters import steps_before_training
+from .outcome import STEPS
 
 __all__ = ['BATCH_SHAPES', 'NEEDED', 'Settings']
 
@@ -93,6 +94,16 @@ class Settings:
     @property
     def checkpoints(self) -> Path:
         return self.logdir / RUN_SUBFOLDER
+
+    @property
+    def last_step(self) -> int:
+        """Step of the logger at which the run ends."""
+        return self.steps
+
+    @property
+    def step_limit(self) -> str:
+        """Name of the option that says so."""
+        return STEPS
 
     @property
     def batch_steps(self) -> int:

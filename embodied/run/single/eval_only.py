@@ -14,7 +14,7 @@ from ..shared.episode_statistics import Episodes
 from ..shared.meters import Speed, moving, usage
 from ..shared.settings import Settings
 from .evaluation import Evaluation
-from .train import open_driver
+from .learning import open_driver
 
 __all__ = ['EvalLoop', 'eval_only']
 

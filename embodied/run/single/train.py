@@ -1,32 +1,21 @@
 """Training in one process: acting and learning take turns, so runs can be repeated."""
 
 import contextlib
-import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from ...clock import GlobalClock
 from ...core import base
-from ...core.checkpoint import Checkpoint
-from ...core.errors import CheckpointError
-from ...envs.runtime.driver import Driver
-from ...logging import ScoreFile, add_event
 from ...processes.signals import StopSignals
-from ..shared.activities import show_compiling
 from ..shared.episode_statistics import Episodes
 from ..shared.filming import Filming
-from ..shared.meters import Allowance, Averages, Speed, moving, usage
+from ..shared.meters import Speed
 from ..shared.outcome import Outcome
-from ..shared.progress import Progress, announce_finished
-from ..shared.replay_completion import Store
-from ..shared.reporter import Reporter
-from ..shared.restore import restore
 from ..shared.settings import Settings
 from .collector import Collector
-from .trainer import Trainer
+from .learning import LearningLoop, Makers, open_driver, run_to_end
 
-__all__ = ['Makers', 'TrainLoop', 'open_driver', 'run_to_end', 'train']
+__all__ = ['TrainLoop', 'train']
 
 FOREVER = math.inf  # seconds; environments in step with others are never silent
 
@@ -48,34 +37,9 @@ def train(
     )
 
 
-class Makers(NamedTuple):
-    """Factories of what a loop trains with."""
-
-    agent: Callable[[], base.Agent]
-    replay: Callable[[], base.Replay]
-    env: Callable[[int], base.Env]
-    stream: Callable[[base.Replay, base.Mode], base.Stream]
-    logger: Callable[[], base.Logger]
-
-
-def run_to_end(
-    settings: Settings,
-    make_loop: Callable[[StopSignals, contextlib.ExitStack], 'TrainLoop'],
-) -> Outcome:
-    """Runs a loop, unless the run in its folder has nothing left to do."""
-    if finished := announce_finished(settings.checkpoints, 'progress', settings):
-        return finished
-    with contextlib.ExitStack() as stack:
-        signals = stack.enter_context(StopSignals())
-        return make_loop(signals, stack).run()
-
-
-class TrainLoop:
+class TrainLoop(LearningLoop):
     """Each turn is one update, if the steps so far have earned one, or one step of all
-    environments. Between two turns everything is at rest and can be saved.
-
-    stack: closes what the loop has opened.
-    """
+    environments."""
 
     def __init__(
         self,
@@ -84,19 +48,8 @@ class TrainLoop:
         stack: contextlib.ExitStack,
         makers: Makers,
     ):
-        self.settings = settings
-        self.signals = signals
-        self.agent = makers.agent()
-        replay = makers.replay()
-        minimum = settings.minimum(replay)
-        self.store = Store(replay, minimum)
-        stack.callback(self.store.close)
-        self.logger = makers.logger()
-        stack.callback(self.logger.close)
-        show_compiling(self.logger, self.agent)
-        self.scores = ScoreFile(settings.logdir, self.logger)
-        stack.callback(self.scores.close)
-        self.progress = Progress(self.logger.step, settings, minimum)
+        super().__init__(settings, signals, stack, makers)
+        assert makers.env is not None
         self.collector = Collector(
             self.agent,
             open_driver(makers.env, settings.envs, settings, stack),
@@ -105,48 +58,11 @@ class TrainLoop:
             self.progress,
             Filming(settings.film_every, settings.film_frames, FOREVER),
         )
-        self.learner = Trainer(
-            self.agent, makers.stream(replay, 'train'), self.store, settings.batch_size
-        )
-        self.reporter = Reporter(self.agent, makers.stream(replay, 'report'), settings)
-        self.train_metrics = Averages()
-        self.env_speed, self.train_speed = Speed(), Speed()
-        self.should_log = GlobalClock(settings.log_every)
-        self.reporting = Allowance(settings.report_every, free=1)
-        self.saving = Allowance(settings.save_every)
-        self.should_report = GlobalClock(settings.report_every)
-        self.should_save = GlobalClock(settings.save_every)
-        self.checkpoint = self.make_checkpoint()
-        stack.push(self.complete_last_save)
+        self.env_speed = Speed()
+        self.checkpoint.add('collector', self.collector)
 
-    def make_checkpoint(self) -> Checkpoint:
-        """Checkpoint with all parts of the loop."""
-        settings = self.settings
-        checkpoint = Checkpoint(
-            settings.checkpoints, settings.keep, note=self.note, trust=settings.trust
-        )
-        for name in ('progress', 'collector', 'learner', 'reporter'):
-            checkpoint.add(name, getattr(self, name))
-        checkpoint.add('replay', self.store)
-        checkpoint.add('agent', self.agent, frozen=True)
-        return checkpoint
-
-    def run(self) -> Outcome:
-        self.restore()
-        self.measure_speed()
-        while not self.finished():
-            self.take_turn()
-            self.log_if_due()
-            self.report_if_due()
-            self.save_if_due()
-        return self.finish()
-
-    def restore(self) -> None:
-        """Continues this run, or begins it, maybe with the agent of another one."""
-        if restore(self.checkpoint, self.agent, self.settings, self.note):
-            self.note('restored', updates=self.progress.updates)
-        else:
-            self.save()
+    def steps_needed(self, replay: base.Replay) -> int:
+        return self.settings.minimum(replay)
 
     def finished(self) -> bool:
         if self.signals.received or self.progress.time_over:
@@ -166,91 +82,11 @@ class TrainLoop:
         else:
             self.collector.step()
 
-    def learn(self) -> None:
-        self.train_metrics.add(self.learner.update())
-        self.progress.updates += 1
-
-    def log_if_due(self) -> None:
-        if self.should_log():
-            self.log()
-
-    def report_if_due(self) -> None:
-        if self.should_report(skip=self.reporting.used_up or not self.store.ready):
-            with self.reporting:
-                self.report()
-
-    def save_if_due(self) -> None:
-        # A disk that cannot keep up delays the next save, not the training.
-        if self.should_save(skip=self.checkpoint.busy or self.saving.used_up):
-            with self.saving:
-                self.save()
-
     def log(self, is_last: bool = False) -> None:
-        add, progress = self.logger.add, self.progress
-        add({**self.train_metrics.result(), 'updates': progress.updates}, 'train')
-        ratio = {'train_ratio': progress.train_ratio}
-        add({**self.store.stats(), **ratio}, 'replay')
-        add({'envs': self.collector.share_of_envs()}, 'loop')
-        add({'reports': self.reporting(), 'saves': self.saving()}, 'loop')
-        add({'seconds': progress.seconds}, 'run')
-        speeds = self.measure_speed()
-        add(moving(speeds) if is_last else speeds, 'fps')
-        add(usage(), 'usage')
-        self.logger.write()
+        self.logger.add({'train_ratio': self.progress.train_ratio}, 'replay')
+        self.logger.add({'envs': self.collector.share_of_envs()}, 'loop')
+        super().log(is_last)
 
     def measure_speed(self) -> base.Metrics:
         """Environment steps and updates per second since the last call."""
-        return {
-            'env': self.env_speed(self.progress.steps),
-            'train': self.train_speed(self.progress.updates),
-        }
-
-    def report(self) -> None:
-        self.logger.add(self.reporter.report(), 'report')
-        self.logger.write()
-
-    def save(self) -> None:
-        self.checkpoint.save(self.progress.steps)
-
-    def finish(self) -> Outcome:
-        """Makes the last report, unless a signal has come, and the last save."""
-        self.progress.complete = not self.signals.received
-        if self.progress.complete and self.settings.report_every and self.store.ready:
-            self.report()
-        self.log(is_last=True)
-        self.save()
-        self.checkpoint.wait()
-        outcome = self.outcome()
-        self.note('ended', **outcome._asdict(), updates=self.progress.updates)
-        return outcome
-
-    def outcome(self) -> Outcome:
-        return Outcome.of(self.signals.received or self.progress.limit)
-
-    def note(self, event: str, **details: Any) -> None:
-        add_event(self.settings.logdir, event, step=self.progress.steps, **details)
-
-    def complete_last_save(self, kind: Any, error: Any, trace: Any) -> None:
-        """After an error, waits until the save before it is on the disk.
-
-        A second interrupt, which is no Exception, does not wait.
-        """
-        if isinstance(error, Exception):
-            try:
-                self.checkpoint.wait()
-            except CheckpointError as second:
-                error.add_note(str(second))
-
-
-def open_driver(
-    make_env: Callable[[int], base.Env],
-    envs: int,
-    settings: Settings,
-    stack: contextlib.ExitStack,
-    fits: bool = False,
-) -> Driver:
-    """fits: as many environments as fit whole vector environments."""
-    fns = [functools.partial(make_env, index) for index in range(envs)]
-    driver = Driver(fns, parallel=settings.parallel, fits=fits)
-    stack.callback(driver.close)
-    return driver
+        return {'env': self.env_speed(self.progress.steps), **super().measure_speed()}

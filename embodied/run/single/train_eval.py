@@ -13,7 +13,9 @@ from ..shared.replay_completion import Store
 from ..shared.reporter import Reporter
 from ..shared.settings import Settings
 from .evaluation import Evaluation
-from .train import Makers, TrainLoop, open_driver, run_to_end
+from .learning import Makers, open_driver, run_to_end
+from .schedule import Schedule
+from .train import TrainLoop
 
 __all__ = ['TrainEvalLoop', 'train_eval']
 
@@ -103,23 +105,3 @@ class TrainEvalLoop(TrainLoop):
         if self.eval_store.ready:
             self.logger.add(self.eval_reporter.report(), 'eval')
         super().report()
-
-
-class Schedule:
-    """Due at step 0 and then once in each period of `every` steps."""
-
-    def __init__(self, every: int):
-        self._every = every
-        self._next = 0
-
-    def due(self, step: int) -> bool:
-        return step >= self._next
-
-    def done(self, step: int) -> None:
-        self._next = (step // self._every + 1) * self._every
-
-    def save(self) -> int:
-        return self._next
-
-    def load(self, data: int) -> None:
-        self._next = data

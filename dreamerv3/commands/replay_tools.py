@@ -1,6 +1,7 @@
 """Tools on replay folders: `dreamer replay info|check|prune|export LOGDIR`."""
 
 import argparse
+import itertools
 import logging
 import sys
 from collections.abc import Sequence
@@ -8,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from embodied.core.errors import DreamerError, ReplayError
+from embodied.core.errors import ConfigError, DreamerError, ReplayError
 from embodied.core.outside import shown
-
-from ..recovery.folder import find_folder, local_path
-from ..replay import Replay
-from ..storage.allocator import GIGABYTE
-from .inspection import Inspection
+from embodied.envs.spaces import RESERVED
+from embodied.replay import Replay
+from embodied.replay.recovery.folder import find_folder, local_path
+from embodied.replay.storage.allocator import GIGABYTE
+from embodied.replay.tools.inspection import Inspection
 
 __all__ = ['main']
 
@@ -76,6 +77,11 @@ def prune(args: argparse.Namespace) -> int:
 
 
 def export(args: argparse.Namespace) -> int:
+    """Writes the episodes, for `dreamer offline` and other programs."""
+    return _FORMATS[args.format](args)
+
+
+def _export_npz(args: argparse.Namespace) -> int:
     """Writes each episode to a compressed npz file."""
     look = Inspection(args.logdir)
     target = Path(args.target).expanduser()
@@ -93,6 +99,31 @@ def export(args: argparse.Namespace) -> int:
     return 0
 
 
+def _export_minari(args: argparse.Namespace) -> int:
+    """Writes the episodes as a Minari dataset."""
+    from embodied import datasets
+    from embodied.datasets.minari_files import PREFIX, write_minari
+
+    from .. import offline_data
+
+    if args.latents:
+        raise ConfigError(
+            'Minari has no place for states of the model: leave --latents away.'
+        )
+    source = datasets.ReplayFiles(args.logdir, local_path(args.logdir))
+    obs, act = offline_data.recorded_spaces(source, args.trust)
+    names = [*obs, *act]
+    episodes = itertools.islice(source.episodes(names), args.episodes)
+    name = args.target.removeprefix(PREFIX)
+    task = {k: x for k, x in obs.items() if k not in RESERVED}
+    count = write_minari(name, episodes, task, act)
+    print(f'{count} episodes written to the Minari dataset {name}.')
+    return 0
+
+
+_FORMATS = {'npz': _export_npz, 'minari': _export_minari}
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser('dreamer replay', description=__doc__)
     tools = parser.add_subparsers(required=True, metavar='info|check|prune|export')
@@ -104,7 +135,13 @@ def _parser() -> argparse.ArgumentParser:
     part.add_argument('--steps', type=_positive, help='steps to keep, at most')
     part.add_argument('--gb', type=float, help='gigabytes to keep, at most')
     part = tools.choices['export']
-    part.add_argument('target', help='folder for the npz files')
+    part.add_argument('target', help='folder for the npz files, or id of the dataset')
+    part.add_argument(
+        '--format', choices=list(_FORMATS), default='npz', help='npz, or minari'
+    )
+    part.add_argument(
+        '--trust', action='store_true', help='load an agent that others have saved'
+    )
     part.add_argument('--episodes', type=_positive, help='how many; all by default')
     part.add_argument('--latents', action='store_true', help='also states of the model')
     return parser
