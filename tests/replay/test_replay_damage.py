@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from replay_parts import add, kill, make
 
+from dreamerv3.commands.replay_tools import main
 from embodied import selectors
 from embodied.replay.recovery.folder import list_segments
 from embodied.replay.storage.schema import ORDER
 from embodied.replay.storage.segment import HEADER, Segment
-from dreamerv3.commands.replay_tools import main
 from embodied.replay.tools.inspection import Inspection
 
 CHUNK = 8  # steps, as `make` has it

@@ -5,9 +5,9 @@ import os
 import numpy as np
 import pytest
 
+from dreamerv3.commands.replay_tools import main
 from embodied.replay import Replay
 from embodied.replay.recovery.folder import list_segments
-from dreamerv3.commands.replay_tools import main
 from embodied.replay.tools.footprint import Footprint, row_bytes_of
 
 

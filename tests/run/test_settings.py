@@ -11,6 +11,7 @@ from embodied.core.errors import ConfigError
 from embodied.replay import Replay
 from embodied.run.parallel.settings import ParallelSettings
 from embodied.run.shared.settings import Settings
+from embodied.run.single.offline import OfflineSettings
 
 NOT_OPTIONS = {'task', 'run_id', 'logdir', 'vector_envs'}  # not known without a run
 
@@ -36,8 +37,9 @@ def test_options_of_our_own_have_defaults_and_can_be_given():
 
 def test_defaults_are_those_of_the_options():
     options = config_lib.resolve([])[0].flat
+    offline = [x for x in dataclasses.fields(OfflineSettings) if x.name == 'updates']
     checked = set()
-    for field in dataclasses.fields(ParallelSettings):
+    for field in (*dataclasses.fields(ParallelSettings), *offline):
         names = {field.name, f'run.{field.name}'} & options.keys()
         if field.name in NOT_OPTIONS:
             continue

@@ -76,6 +76,7 @@ class LearningLoop:
         self.scores = ScoreFile(settings.logdir, self.logger)
         stack.callback(self.scores.close)
         self.progress = Progress(self.logger.step, settings, minimum)
+        self.open_environments(makers, stack)
         self.learner = Trainer(
             self.agent, makers.stream(replay, 'train'), self.store, settings.batch_size
         )
@@ -89,6 +90,10 @@ class LearningLoop:
         self.should_save = GlobalClock(settings.save_every)
         self.checkpoint = self.make_checkpoint()
         stack.push(self.complete_last_save)
+
+    def open_environments(self, makers: Makers, stack: contextlib.ExitStack) -> None:
+        """Makes what plays, before anything is compiled."""
+        raise NotImplementedError
 
     def steps_needed(self, replay: base.Replay) -> int:
         """Steps that the loop has to add to the replay before it trains."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...core import base
+from ...core.checkpoint import Checkpoint
 from ...core.errors import ConfigError
-from ...processes.signals import StopSignals
 from ..shared.episode_statistics import Episodes
 from ..shared.outcome import UPDATES, Outcome
 from ..shared.settings import Settings
@@ -66,28 +66,26 @@ class OfflineLoop(LearningLoop):
     """Each turn is one update or, while an evaluation is due, one step of its
     environments."""
 
-    def __init__(
-        self,
-        settings: OfflineSettings,
-        signals: StopSignals,
-        stack: contextlib.ExitStack,
-        makers: Makers,
-    ):
-        super().__init__(settings, signals, stack, makers)
+    def open_environments(self, makers: Makers, stack: contextlib.ExitStack) -> None:
+        settings = self.settings
         self.evaluation: Evaluation | None = None
         self.schedule = Schedule(settings.eval_every)
         self.evaluated = Newest()
+        if makers.env is None:
+            return
+        self.evaluation = Evaluation(
+            self.agent,
+            open_driver(makers.env, settings.eval_envs, settings, stack, fits=True),
+            Episodes(self.logger, self.scores, prefix='eval', is_eval=True),
+            settings.eval_eps,
+        )
+
+    def make_checkpoint(self) -> Checkpoint:
+        checkpoint = super().make_checkpoint()
         # An evaluation that was running begins again when the run is continued.
-        self.checkpoint.add('schedule', self.schedule)
-        self.checkpoint.add('evaluated', self.evaluated)
-        if makers.env is not None:
-            driver = open_driver(
-                makers.env, settings.eval_envs, settings, stack, fits=True
-            )
-            episodes = Episodes(self.logger, self.scores, prefix='eval', is_eval=True)
-            self.evaluation = Evaluation(
-                self.agent, driver, episodes, settings.eval_eps
-            )
+        checkpoint.add('schedule', self.schedule)
+        checkpoint.add('evaluated', self.evaluated)
+        return checkpoint
 
     def steps_needed(self, replay: base.Replay) -> int:
         if not len(replay):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...core import base
-from ...processes.signals import StopSignals
+from ...core.checkpoint import Checkpoint
 from ..shared.episode_statistics import Episodes
 from ..shared.filming import Filming
 from ..shared.meters import Speed
@@ -41,15 +41,9 @@ class TrainLoop(LearningLoop):
     """Each turn is one update, if the steps so far have earned one, or one step of all
     environments."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        signals: StopSignals,
-        stack: contextlib.ExitStack,
-        makers: Makers,
-    ):
-        super().__init__(settings, signals, stack, makers)
+    def open_environments(self, makers: Makers, stack: contextlib.ExitStack) -> None:
         assert makers.env is not None
+        settings = self.settings
         self.collector = Collector(
             self.agent,
             open_driver(makers.env, settings.envs, settings, stack),
@@ -59,7 +53,11 @@ class TrainLoop(LearningLoop):
             Filming(settings.film_every, settings.film_frames, FOREVER),
         )
         self.env_speed = Speed()
-        self.checkpoint.add('collector', self.collector)
+
+    def make_checkpoint(self) -> Checkpoint:
+        checkpoint = super().make_checkpoint()
+        checkpoint.add('collector', self.collector)
+        return checkpoint
 
     def steps_needed(self, replay: base.Replay) -> int:
         return self.settings.minimum(replay)
