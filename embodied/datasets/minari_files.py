@@ -7,6 +7,7 @@ reward   0    r_0 ... r_{T-1}    and has received r_{t-1}
 
 import importlib.util
 import re
+import warnings
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ DATA, METADATA = 'data', 'metadata.json'  # of the folder of a dataset
 ID = re.compile(r'([-\w]+/)*[-\w]+?-v\d+')
 ACTION = 'action'
 PLAIN = ('image', 'vector')  # keys of observations that need no dict
+# What Minari raises for files that are not as it wrote them.
+READING = ValueError, OSError, KeyError, AssertionError, gymnasium.error.Error
 
 
 class MinariFiles(Source):
@@ -140,13 +143,20 @@ def write_minari(
                 yield _buffer(minari, rows, obs, act)
                 count += 1
 
-    minari.create_dataset_from_buffers(
-        name,
-        buffers(),
-        observation_space=_nested({k: _foreign(k, x) for k, x in obs.items()}, PLAIN),
-        action_space=_nested({k: _foreign(k, x) for k, x in act.items()}, (ACTION,)),
-        jpeg_encoding=False,
-    )
+    with warnings.catch_warnings():
+        # About what only its author knows: address, description, link to the code.
+        warnings.simplefilter('ignore', UserWarning)
+        minari.create_dataset_from_buffers(
+            name,
+            buffers(),
+            observation_space=_nested(
+                {k: _foreign(k, x) for k, x in obs.items()}, PLAIN
+            ),
+            action_space=_nested(
+                {k: _foreign(k, x) for k, x in act.items()}, (ACTION,)
+            ),
+            jpeg_encoding=False,
+        )
     return count
 
 
@@ -230,7 +240,7 @@ def _open(name: str) -> Any:
 def _read(minari: Any, name: str, path: Path) -> Any:
     try:
         return minari.MinariDataset(path)
-    except (ValueError, OSError, KeyError, gymnasium.error.Error) as error:
+    except READING as error:
         raise ReplayError(
             f'The Minari dataset {name} cannot be read: {error}'
         ) from error
