@@ -3,10 +3,10 @@
     python bench/offline.py                        about ten minutes on two cores
     python bench/offline.py --updates 6000 --seed 1 --keep ~/logdir/offline
 
-The demo records; `dreamer offline` trains a new agent on its replay; `dreamer eval` plays
-with both. One JSON line on stdout: `kept` is (score - random) / (recorder - random), the
-share of the way from random play that the recording agent came. Output of the commands
-goes to stderr; the flags after `--` are added to those of the offline run.
+The demo records; `dreamer offline` trains a new agent on its replay; `dreamer eval`
+plays with both. One JSON line on stdout: `kept` is (score - random) / (recorder -
+random), the share of the way from random play that the recording agent came. Output of
+the commands goes to stderr; flags after `--` are added to those of the offline run.
 """
 
 import argparse

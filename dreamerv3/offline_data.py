@@ -112,9 +112,15 @@ def _import(config: elements.Config, folder: Path) -> OfflineData | Outcome:
         filled = datasets.fill(
             replay, fitting.episodes(sources), steps, lambda: signals.received
         )
-        received = signals.received
+        received, sequences = signals.received, len(replay)
     if not filled.complete:
         return Outcome.of(received or '')
+    if not sequences:
+        raise ConfigError(
+            f'The data hold {filled.steps} steps, and a sequence has {replay.length} '
+            '(batch_length * consec_train + replay_context). Lower batch_length, or '
+            'give more --data.'
+        )
     data = data._replace(steps=filled.steps)
     _write(config, folder, data, complete=True)
     return data

@@ -12,6 +12,7 @@ usage: dreamer COMMAND [--configs PRESET ...] [--OPTION VALUE ...]
   train        train an agent; the same command continues the run in its --logdir
   train_eval   train, and play evaluation episodes in between
   parallel     train with one process per role: agent, replay, logger, environments
+  offline      train from recorded data: --data FOLDER, without environments
   eval_only    play with a trained agent: --run.from_checkpoint FOLDER
   eval         play with a trained agent and print its scores: dreamer eval LOGDIR
   play         watch a trained agent play, in a window or as a video
@@ -21,7 +22,7 @@ usage: dreamer COMMAND [--configs PRESET ...] [--OPTION VALUE ...]
   check-env    find what would break training: dreamer check-env my_module:make_env
   sweep        train several tasks with several seeds: --task a b --seeds 5
   config       print the options of a command line, or explain them: --describe NAME
-  replay       look at the stored experience of a run
+  replay       look at the stored experience of a run, or export it
   watch        look at runs in a browser, live
   plot         draw curves of runs into a file, with a table
   status       show how the processes of a distributed run in a folder are doing
@@ -46,6 +47,7 @@ pattern: --.*\\.units 64.
 
 COMMON = ('task', 'logdir', 'seed', 'jax.platform', 'quiet')
 LENGTH = ('run.steps', 'run.duration', 'run.train_ratio', 'run.envs')
+OFFLINE = ('run.updates', 'run.duration')
 EVALUATION = ('run.eval_envs', 'run.eval_eps', 'run.eval_every')
 ADDRESSES = ('run.actor_addr', 'run.replay_addr', 'run.logger_addr')
 WORKERS = ('run.envs', 'run.eval_envs', 'run.envs_per_worker', 'run.first_env')
@@ -63,6 +65,13 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...], str]] = {
         'logged as eval/score.',
         (*COMMON, *LENGTH, *EVALUATION),
         '--configs tiny cartpole --logdir ~/logdir/cartpole',
+    ),
+    'offline': (
+        'Trains an agent from recorded data: folders of runs or replays, of npz files,\n'
+        'and datasets of Minari. With a --task it plays evaluation episodes in\n'
+        'between. The same command continues the run in its --logdir.',
+        ('data', *COMMON, *OFFLINE, *EVALUATION, 'run.from_checkpoint'),
+        '--configs tiny --data ~/logdir/catch --task toy_catch --run.updates 6000',
     ),
     'eval_only': (
         'Plays evaluation episodes with a trained agent and logs their scores.\n'

@@ -4,9 +4,13 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from embodied.core.errors import ConfigError
 
-from ..runs.folders import check_roots, find_runs
+from ..runs.folders import Run, check_roots, find_runs
+from ..runs.options import read_options
+from ..series.file_series import FileSeries
 from ..series.records import SCORES, current_name
 from ..series.reference import read_reference
 from . import table
@@ -22,12 +26,15 @@ examples:
   dreamer plot ~/logdir --reference scores.csv --suite dmc_proprio --table scores.md
   dreamer plot ~/logdir --metric train/loss/total --x time --band none
 """
+SCORE, EVAL_SCORE = 'scores/score', 'scores/eval/score'
+OFFLINE = 'offline'  # the script whose steps are updates
 LABELS = {
     'step': 'Environment steps',
     'frames': 'Environment frames',
     'time': 'Hours of training',
-    'scores/score': 'Episode return',
-    'scores/eval/score': 'Evaluation return',
+    'updates': 'Updates',
+    SCORE: 'Episode return',
+    EVAL_SCORE: 'Evaluation return',
 }
 
 
@@ -47,13 +54,14 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError(f'--bins {args.bins} makes no curve. It must be at least 1.')
     in_frames = bool(references) and args.x == 'step'
     runs = find_runs(check_roots(args.logdir))
-    experiments = find_experiments(runs, args.metric, args.x, in_frames)
+    metric = args.metric or _usual_metric(runs)
+    experiments = find_experiments(runs, metric, args.x, in_frames)
     look = Look(
         statistic=args.statistic,
         band=args.band,
         bins=args.bins,
-        x_label=LABELS['frames' if in_frames else args.x],
-        y_label=LABELS.get(args.metric, args.metric),
+        x_label=LABELS['frames' if in_frames else _axis(args.x, runs)],
+        y_label=LABELS.get(metric, metric),
         dpi=args.dpi,
     )
     draw(args.out, experiments, references if in_frames else [], look)
@@ -61,9 +69,24 @@ def main(argv: Sequence[str]) -> int:
     if args.table:
         table.write(args.table, content)
     print(table.render(content, '.md'), end='')
-    print(_definition(args.metric))
+    print(_definition(metric))
     print(f'Figure: {args.out}')
     return 0
+
+
+def _usual_metric(runs: Sequence[Run]) -> str:
+    """Scores of training episodes, unless all runs have those of evaluations alone."""
+    names = [SCORE, EVAL_SCORE]
+    found: set[str] = set()
+    for run in runs:
+        path = run.path / 'scores.jsonl'
+        found |= FileSeries(path, np.inf, only=names).read().series.keys()
+    return EVAL_SCORE if found == {EVAL_SCORE} else SCORE
+
+
+def _axis(axis: str, runs: Sequence[Run]) -> str:
+    scripts = {read_options(run.path / 'config.yaml').get('script') for run in runs}
+    return 'updates' if axis == 'step' and scripts == {OFFLINE} else axis
 
 
 def _definition(metric: str) -> str:
@@ -86,9 +109,8 @@ def _parser() -> argparse.ArgumentParser:
     add('--table', type=Path, help='also write the table, as .csv or .md')
     add(
         '--metric',
-        default='scores/score',
         type=current_name,
-        help='scores/score by default',
+        help=f'{SCORE} by default, {EVAL_SCORE} of runs without training episodes',
     )
     add(
         '--x',

@@ -96,7 +96,7 @@ class Summarizer:
             'log_every': options.get('run.log_every'),
             'envs': options.get('run.envs'),
             'wanted_ratio': options.get('run.train_ratio'),
-            'steps': options.get('run.steps'),
+            'steps': options.get(_limit(options)),
             'files': dict(zip(WATCHED, stamp(run), strict=True)),
             'resumes': sum(event.get('event') == 'resume' for event in events),
             'started': first,
@@ -107,6 +107,12 @@ class Summarizer:
             | {k: v for k, v in latest.items() if k.startswith('usage/')},
             **run_state(run.path, events),
         }
+
+
+def _limit(options: dict[str, Any]) -> str:
+    """Name of the option that ends the run; steps of offline runs are updates."""
+    offline = options.get('script') == 'offline' and options.get('run.updates')
+    return 'run.updates' if offline else 'run.steps'
 
 
 def _bottleneck(records: Sequence[dict[str, Any]]) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 
 from ...core import base
 from ...core.checkpoint import Checkpoint
-from ...core.errors import ConfigError
 from ..shared.episode_statistics import Episodes
 from ..shared.outcome import UPDATES, Outcome
 from ..shared.settings import Settings
@@ -88,13 +87,7 @@ class OfflineLoop(LearningLoop):
         return checkpoint
 
     def steps_needed(self, replay: base.Replay) -> int:
-        if not len(replay):
-            raise ConfigError(
-                f'The data hold no sequence of {replay.length} steps '
-                '(batch_length * consec_train + replay_context). Lower batch_length, '
-                'or give more --data.'
-            )
-        return 0
+        return 0  # They are there.
 
     def finished(self) -> bool:
         if self.signals.received:
