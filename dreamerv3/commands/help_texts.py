@@ -67,9 +67,9 @@ PAGES: Mapping[str, tuple[str, tuple[str, ...], str]] = {
         '--configs tiny cartpole --logdir ~/logdir/cartpole',
     ),
     'offline': (
-        'Trains an agent from recorded data: folders of runs or replays, of npz files,\n'
-        'and datasets of Minari. With a --task it plays evaluation episodes in\n'
-        'between. The same command continues the run in its --logdir.',
+        'Trains an agent from recorded data: folders of runs, replays and npz files,\n'
+        'datasets of Minari. With a --task it plays evaluation episodes in between.\n'
+        'The same command continues the run in its --logdir.',
         ('data', *COMMON, *OFFLINE, *EVALUATION, 'run.from_checkpoint'),
         '--configs tiny --data ~/logdir/catch --task toy_catch --run.updates 6000',
     ),

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 
 import elements
 import numpy as np
@@ -261,3 +262,19 @@ def test_spaces_of_an_earlier_start_are_those_of_the_data(tmp_path):
     first, again = offline_data.prepare(config), offline_data.prepare(config)
     for one, two in zip(first[:2], again[:2], strict=True):
         assert elements.tree.map(repr, one) == elements.tree.map(repr, two)
+
+
+def test_a_signal_while_data_are_copied_ends_the_run(tmp_path, monkeypatch):
+    data = write_npz(tmp_path / 'data', play(6))
+    config, _ = config_lib.resolve([*TINY, '--script=offline', f'--data={data}'])
+    config = config.update(logdir=str(tmp_path / 'run'), task='')
+    fill = offline_data.datasets.fill
+
+    def interrupted(*args):
+        signal.raise_signal(signal.SIGINT)
+        return fill(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(offline_data.datasets, 'fill', interrupted)
+        assert offline_data.prepare(config) == ('stopped', 'SIGINT')
+    assert offline_data.prepare(config).steps == 48

@@ -34,6 +34,7 @@ WHOLE = (
     'commands/demo.py',
     'replica_options.py',
     'sinks.py',
+    'offline_data.py',
 )
 METHODS = {'flat', 'get', 'items', 'partition', 'startswith', 'update'}  # not options
 
@@ -173,7 +174,9 @@ def _reaches_the_loops(name):
     """Options of `run` are arguments of the loops and become fields of Settings."""
     args = main.loop_args(config_lib.resolve([])[0])
     field = name.removeprefix('run.')
-    return field in args and field in {f.name for f in dataclasses.fields(Settings)}
+    return field in args and field in {
+        f.name for f in dataclasses.fields(OfflineSettings)
+    }
 
 
 def test_every_option_is_read(reads):
