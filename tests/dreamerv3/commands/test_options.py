@@ -22,6 +22,7 @@ from dreamerv3 import engines, factories, main
 from embodied.run.parallel.engines.kubernetes import KubernetesOptions
 from embodied.run.parallel.engines.slurm import SlurmOptions
 from embodied.run.parallel.settings import ParallelSettings as Settings
+from embodied.run.single.offline import OfflineSettings
 
 PACKAGES = [pathlib.Path(p.__file__).parent for p in (dreamerv3, embodied)]
 OPTIONS = config_lib.resolve([])[0].flat
@@ -174,8 +175,9 @@ def _reaches_the_loops(name):
     """Options of `run` are arguments of the loops and become fields of Settings."""
     args = main.loop_args(config_lib.resolve([])[0])
     field = name.removeprefix('run.')
+    kinds = Settings, OfflineSettings
     return field in args and field in {
-        f.name for f in dataclasses.fields(OfflineSettings)
+        x.name for kind in kinds for x in dataclasses.fields(kind)
     }
 
 
