@@ -89,7 +89,7 @@ def _check_options(config: elements.Config) -> None:
 
 
 def _import(config: elements.Config, folder: Path) -> OfflineData | Outcome:
-    sources = [datasets.open_source(name) for name in config.data]
+    sources = [datasets.open_source(name, config.trust) for name in config.data]
     target = _target(config, sources)
     latents = _latent_spaces(config)
     # Those of another agent than this one mean nothing to it.

@@ -83,7 +83,9 @@ def export(args: argparse.Namespace) -> int:
 
 def _export_npz(args: argparse.Namespace) -> int:
     """Writes each episode to a compressed npz file."""
-    look = Inspection(args.logdir)
+    from embodied.datasets.replay_files import open_rows
+
+    look = open_rows(local_path(args.logdir), args.trust)
     target = Path(args.target).expanduser()
     target.mkdir(parents=True, exist_ok=True)
     count = 0
@@ -110,7 +112,7 @@ def _export_minari(args: argparse.Namespace) -> int:
         raise ConfigError(
             'Minari has no place for states of the model: leave --latents away.'
         )
-    source = datasets.ReplayFiles(args.logdir, local_path(args.logdir))
+    source = datasets.ReplayFiles(args.logdir, local_path(args.logdir), args.trust)
     obs, act = offline_data.recorded_spaces(source, args.trust)
     names = [*obs, *act]
     episodes = itertools.islice(source.episodes(names), args.episodes)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from ..core.checkpoint import RUN_SUBFOLDER, Checkpoint
 from ..core.errors import ReplayError
 from ..replay.recovery.folder import find_folder
 from .minari_files import PREFIX, MinariFiles, is_dataset
@@ -15,11 +16,13 @@ KINDS = (
     f'the folder of a run or of its replay, a folder of {SUFFIX} files with one '
     f'episode each, the folder of a Minari dataset, or {PREFIX}ID'
 )
-RUN = 'config.yaml'  # in the folder of a run
 
 
-def open_source(text: str) -> Source:
-    """The recorded episodes that one value of `--data` names."""
+def open_source(text: str, trust: bool = False) -> Source:
+    """The recorded episodes that one value of `--data` names.
+
+    trust: loads checkpoints of others whatever is in them.
+    """
     if text.startswith(PREFIX):
         return MinariFiles(text)
     path = Path(text).expanduser()
@@ -30,7 +33,7 @@ def open_source(text: str) -> Source:
     if is_dataset(path):
         return MinariFiles(text)
     if _has_replay(path):
-        return ReplayFiles(text, path)
+        return ReplayFiles(text, path, trust)
     if files := list(path.glob(f'*{SUFFIX}')):
         return NpzFiles(text, files)
     raise ReplayError(_why_not(text, path))
@@ -40,7 +43,7 @@ def _has_replay(path: Path) -> bool:
     try:
         find_folder(path)
     except ReplayError:
-        return False
+        return Checkpoint(path / RUN_SUBFOLDER).exists()
     return True
 
 
@@ -48,11 +51,5 @@ def _why_not(text: str, path: Path) -> str:
     names = sorted(x.name for x in path.iterdir())
     if not names:
         return f'The folder {text} is empty. Data are {KINDS}.'
-    if RUN in names:
-        return (
-            f'The run in {text} has no replay folder: runs in one process keep their '
-            'replay in their checkpoints. Record with `dreamer parallel`, or with '
-            '--replay.dir FOLDER, and give that folder.'
-        )
     shown = ', '.join(names[:3]) + (', ...' if len(names) > 3 else '')
     return f'The folder {text} holds no episodes, only {shown}. Data are {KINDS}.'

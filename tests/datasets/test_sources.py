@@ -6,12 +6,24 @@ import numpy as np
 import pytest
 from recordings import episode, flagged, write_npz, write_replay
 
+from embodied.core.checkpoint import Checkpoint
 from embodied.core.errors import ConfigError, ReplayError
 from embodied.datasets import open_source
 from embodied.datasets.completing import complete
 from embodied.datasets.source import Episode
+from embodied.replay import Replay
 
 NAMES = ('vector', 'action', 'reward', 'is_first', 'is_last', 'is_terminal')
+
+
+class Saved:
+    """Part of a checkpoint that saves what it is given."""
+
+    def __init__(self, data):
+        self.save = lambda: data
+
+    def load(self, data):
+        pass
 
 
 def checksums(folder):
@@ -41,6 +53,26 @@ def test_the_replay_of_a_live_run_is_read_and_not_changed(tmp_path):
     replay.close()
     assert [x.values['vector'][0, 0] for x in read] == [0, 1, 2]
     assert (source.steps, source.count) == (12, 3)
+
+
+@pytest.mark.parametrize('capacity, kept', [(1000, 6), (48, 3)])
+def test_the_replay_that_a_run_keeps_in_its_checkpoint_is_read(
+    tmp_path, capacity, kept
+):
+    replay = Replay(2, capacity, chunksize=16)
+    for values in [flagged(episode(n, 16)) for n in range(6)]:
+        for t in range(16):
+            replay.add({key: value[t] for key, value in values.items()})
+    checkpoint = Checkpoint(tmp_path / 'run' / 'ckpt')
+    checkpoint.add('replay', Saved({'content': replay.save(), 'steps': 96}))
+    checkpoint.save()
+    checkpoint.wait()
+    before = checksums(tmp_path)
+    source = open_source(str(tmp_path / 'run'))
+    read = list(source.episodes(NAMES))
+    assert checksums(tmp_path) == before
+    assert [int(x.values['vector'][0, 0]) for x in read] == list(range(6))[-kept:]
+    assert [x.values['vector'][:, 1].tolist() for x in read] == [list(range(16))] * kept
 
 
 def test_flags_follow_from_the_borders_of_an_episode():
@@ -85,9 +117,11 @@ def make_foreign(path):
     (path / 'notes.txt').write_text('x')
 
 
-def make_run_in_memory(path):
-    (path / 'ckpt').mkdir(parents=True)
-    (path / 'config.yaml').write_text('script: train')
+def make_run_without_replay(path):
+    checkpoint = Checkpoint(path / 'ckpt')
+    checkpoint.add('replay', Saved({'content': None, 'steps': 0}))
+    checkpoint.save()
+    checkpoint.wait()
 
 
 def make_file(path):
@@ -113,7 +147,7 @@ def make_mixed(path):
         (lambda path: None, 'There is no folder'),
         (make_empty, 'is empty. Data are the folder of a run'),
         (make_foreign, 'holds no episodes, only notes.txt'),
-        (make_run_in_memory, 'has no replay folder: runs in one process'),
+        (make_run_without_replay, 'is neither there nor in its checkpoint'),
         (make_file, 'is a file'),
         (make_pickled, 'neither numbers nor booleans'),
         (make_broken, 'a.npz is no whole file'),

@@ -27,23 +27,14 @@ from ..storage.schema import SERIAL, VERSION, Schema
 from ..storage.segment import Segment
 from ..storage.store import Store
 
-__all__ = ['Inspection']
+__all__ = ['Inspection', 'Rows']
 
 
-class Inspection:
-    """Committed rows of a folder, as they were when it was opened."""
+class Rows:
+    """Reads the rows of a store, by stream and by episode."""
 
-    def __init__(self, path: Any):
-        self.path = find_folder(local_path(path))
-        need_descriptors(len(list_segments(self.path)))
-        self._damages: list[Damage] = []
-        self.segments = self._open_segments()
-        chunksize = self.segments[0].spec.chunksize if self.segments else 1
-        self._store = Store(1, None, Allocator(b'', chunksize, None, None))
-        for segment in self.segments:
-            recover(segment, boot_id(), was_closed(self.path))
-        self._damages += leave_out(self.segments)
-        attach(self._store, self.segments, self.path)
+    def __init__(self, store: Store):
+        self._store = store
 
     @property
     def schema(self) -> Schema:
@@ -100,6 +91,22 @@ class Inspection:
                 if column.latent:
                     value[broken] = 0
         return result
+
+
+class Inspection(Rows):
+    """Committed rows of a folder, as they were when it was opened."""
+
+    def __init__(self, path: Any):
+        self.path = find_folder(local_path(path))
+        need_descriptors(len(list_segments(self.path)))
+        self._damages: list[Damage] = []
+        self.segments = self._open_segments()
+        chunksize = self.segments[0].spec.chunksize if self.segments else 1
+        super().__init__(Store(1, None, Allocator(b'', chunksize, None, None)))
+        for segment in self.segments:
+            recover(segment, boot_id(), was_closed(self.path))
+        self._damages += leave_out(self.segments)
+        attach(self._store, self.segments, self.path)
 
     def problems(self) -> list[str]:
         """One line per damage."""

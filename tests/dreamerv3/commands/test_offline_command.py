@@ -3,6 +3,8 @@
 import json
 import shutil
 import signal
+import subprocess
+import sys
 
 import elements
 import numpy as np
@@ -264,6 +266,18 @@ def test_spaces_of_an_earlier_start_are_those_of_the_data(tmp_path):
         assert elements.tree.map(repr, one) == elements.tree.map(repr, two)
 
 
+def test_the_run_of_one_process_is_data_like_any_other(tmp_path):
+    argv = ['train', *TINY, '--random_agent', 'True', '--run.steps', '200']
+    assert main([*argv, '--logdir', str(tmp_path / 'recorded')]) == 0
+    config, _ = config_lib.resolve([*TINY, '--script=offline', '--task', 'toy_catch'])
+    run = str(tmp_path / 'run')
+    config = config.update(logdir=run, data=(str(tmp_path / 'recorded'),))
+    assert offline_data.prepare(config).steps == Inspection(run).steps == 200
+    out = str(tmp_path / 'episodes')
+    assert main(['replay', 'export', str(tmp_path / 'recorded'), out]) == 0
+    assert len(list((tmp_path / 'episodes').glob('*.npz'))) >= 200 // 8
+
+
 def test_a_signal_while_data_are_copied_ends_the_run(tmp_path, monkeypatch):
     data = write_npz(tmp_path / 'data', play(6))
     config, _ = config_lib.resolve([*TINY, '--script=offline', f'--data={data}'])
@@ -278,3 +292,18 @@ def test_a_signal_while_data_are_copied_ends_the_run(tmp_path, monkeypatch):
         patch.setattr(offline_data.datasets, 'fill', interrupted)
         assert offline_data.prepare(config) == ('stopped', 'SIGINT')
     assert offline_data.prepare(config).steps == 48
+
+
+def test_other_runs_import_nothing_of_it():
+    script = (
+        'import sys; import dreamerv3.main, dreamerv3.loops, dreamerv3.factories; '
+        'from embodied.run import train, train_eval, eval_only, parallel; '
+        'import embodied.run.parallel.roles, embodied.replay.tools.inspection; '
+        "heavy = ('embodied.datasets', 'dreamerv3.offline_data', 'minari', 'h5py', "
+        "'embodied.run.single.offline'); "
+        'print([x for x in heavy if x in sys.modules])'
+    )
+    done = subprocess.run(
+        [sys.executable, '-c', script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == '[]'
