@@ -1,6 +1,6 @@
 """Offline: what an agent learns from the replay of a demo run, without playing.
 
-    python bench/offline.py                        about ten minutes on two cores
+    python bench/offline.py                        17 minutes on two busy cores
     python bench/offline.py --updates 6000 --seed 1 --keep ~/logdir/offline
 
 The demo records; `dreamer offline` trains a new agent on its replay; `dreamer eval`

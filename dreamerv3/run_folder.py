@@ -92,7 +92,7 @@ class RunFolder:
         new, visiting = self._config, begun and self._config.script == 'eval_only'
         old = self._read_config() if begun else None
         if old and visiting:
-            new = new.update(script=old.script)
+            new = new.update({k: old[k] for k in ('script', 'data') if k in old})
         changes = check_resume(old, new) if old else []
         self._event(
             'resume' if begun else 'start',

@@ -298,7 +298,7 @@ def test_other_runs_import_nothing_of_it():
     script = (
         'import sys; import dreamerv3.main, dreamerv3.loops, dreamerv3.factories; '
         'from embodied.run import train, train_eval, eval_only, parallel; '
-        'import embodied.run.parallel.roles, embodied.replay.tools.inspection; '
+        'import embodied.run.parallel.launch, embodied.replay.tools.inspection; '
         "heavy = ('embodied.datasets', 'dreamerv3.offline_data', 'minari', 'h5py', "
         "'embodied.run.single.offline'); "
         'print([x for x in heavy if x in sys.modules])'
