@@ -12,7 +12,7 @@ from recordings import flagged, write_replay
 
 from dreamerv3.commands.replay_tools import main
 from embodied import datasets, envs
-from embodied.core.errors import ConfigError, ReplayError
+from embodied.core.errors import ConfigError, MissingExtraError, ReplayError
 from embodied.datasets.completing import complete
 from embodied.datasets.minari_files import write_minari
 from embodied.datasets.source import Episode
@@ -207,3 +207,35 @@ def test_an_id_that_is_taken_is_refused(tmp_path, capsys):
     assert main(argv) == 0
     assert main(argv) == 1
     assert 'There is a Minari dataset toy/x-v0 already' in capsys.readouterr().err
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
+    with pytest.raises(MissingExtraError, match=r'dreamer-parallel\[minari\]'):
+        datasets.open_source('minari:toy/cartpole-v0')
+
+
+def test_a_recorded_episode_is_what_an_agent_would_have_played():
+    env = gymnasium.make('Pendulum-v1')
+    rng = np.random.default_rng(0)
+    acts = rng.uniform(-2, 2, (20, 1)).astype(np.float32)
+    obs, rewards = [env.reset(seed=3)[0]], []
+    for act in acts:
+        seen, reward, *_ = env.step(act)
+        obs.append(seen)
+        rewards.append(reward)
+    create(
+        'toy/pendulum-v0',
+        env.observation_space,
+        env.action_space,
+        [np.stack(obs)],
+        [acts],
+        [0],
+    )
+    (values,) = rows(datasets.open_source('minari:toy/pendulum-v0'))
+    played = envs.make('gym:Pendulum-v1', seed=3)
+    seen = played.step({'action': np.zeros(1, np.float32), 'reset': True})
+    for t in range(20):
+        np.testing.assert_allclose(seen['vector'], values['vector'][t], atol=1e-4)
+        seen = played.step({'action': values['action'][t], 'reset': False})
+        np.testing.assert_allclose(seen['reward'], rewards[t], atol=1e-3)
