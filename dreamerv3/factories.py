@@ -32,6 +32,7 @@ __all__ = [
     'make_replay',
     'make_stream',
     'replay_folder',
+    'sequence_length',
     'task_spaces',
 ]
 
@@ -131,7 +132,7 @@ def make_replay(
     """
     options, is_train = config.replay, mode == 'train'
     share = 1 if is_train else EVAL_SHARE
-    length = _sequence_length(config, mode)
+    length = sequence_length(config, mode)
     capacity = int(options.size) // share if steps is None else max(steps, length)
     return embodied.replay.Replay(
         length=length,
@@ -156,7 +157,7 @@ def make_stream(
 ) -> base.Stream:
     """Batches of the replay for training, reports or evaluation."""
     length, consec = _chunks(config, mode)
-    needed = _sequence_length(config, mode)
+    needed = sequence_length(config, mode)
     if replay.length < needed:
         raise ConfigError(
             f'Sequences for {mode} have {needed} steps (consec * length + '
@@ -227,7 +228,8 @@ def _make_selector(options: elements.Config, capacity: int) -> selectors.Selecto
     return selectors.Mixture({name: parts[name]() for name in shares}, shares)
 
 
-def _sequence_length(config: elements.Config, mode: base.Mode) -> int:
+def sequence_length(config: elements.Config, mode: base.Mode) -> int:
+    """Steps of a sequence in the replay, context included."""
     length, consec = _chunks(config, mode)
     return consec * length + config.replay_context
 

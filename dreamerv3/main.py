@@ -89,6 +89,8 @@ def run(config: elements.Config) -> None:
     check_replicas(config)
     logdir = expand(config.logdir, config.task or config.script)
     config = config.update(logdir=replica_folder(logdir, config))
+    if config.script == factories.OFFLINE:
+        importlib.import_module('dreamerv3.offline_data').check(config)
     with storage_errors(config.logdir):
         if config.script in ROLES:
             with StopSignals():

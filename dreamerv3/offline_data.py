@@ -29,7 +29,7 @@ from embodied.run.shared.outcome import Outcome
 from . import factories
 from .api.origin import Origin, describe_spaces, rebuild_spaces
 
-__all__ = ['OfflineData', 'prepare', 'recorded_spaces']
+__all__ = ['OfflineData', 'check', 'prepare', 'recorded_spaces']
 
 RECORD = 'data.json'
 FORMAT = 1
@@ -52,18 +52,29 @@ class Target(NamedTuple):
     whose: str
 
 
+class Plan(NamedTuple):
+    """What is copied. fitting: to the spaces of the target and the latents."""
+
+    sources: list[datasets.Source]
+    target: Target
+    latents: Spaces
+    fitting: datasets.Fitting
+    notes: list[str]
+
+
+def check(config: elements.Config) -> None:
+    """Refuses what cannot be trained on, before the folder of the run exists."""
+    _check_options(config)
+    if _record_of(config, _folder(config)) is None:
+        _plan(config)
+
+
 def prepare(config: elements.Config) -> OfflineData | Outcome:
     """Fills the replay of the run, unless an earlier start has; how the run ended if a
     signal came meanwhile."""
     _check_options(config)
-    folder = factories.replay_folder(config, 'replay')
-    assert folder is not None
-    record = _read(folder)
-    if record is None and folder.exists() and list_segments(folder):
-        raise ConfigError(
-            f'{folder} holds the replay of another run. Choose another --logdir; what '
-            'is there can be trained on as --data.'
-        )
+    folder = _folder(config)
+    record = _record_of(config, folder)
     if record and record['complete']:
         obs, act = (rebuild_spaces(record[key]) for key in SPACES)
         return OfflineData(obs, act, record['steps'])
@@ -88,17 +99,53 @@ def _check_options(config: elements.Config) -> None:
         )
 
 
-def _import(config: elements.Config, folder: Path) -> OfflineData | Outcome:
+def _folder(config: elements.Config) -> Path:
+    folder = factories.replay_folder(config, 'replay')
+    assert folder is not None
+    return folder
+
+
+def _record_of(config: elements.Config, folder: Path) -> dict[str, Any] | None:
+    """What an earlier start of this run has written; refuses a folder of another."""
+    record = _read(folder)
+    if record is None and folder.exists() and list_segments(folder):
+        raise ConfigError(
+            f'{folder} holds the replay of another run. Choose another --logdir; what '
+            'is there can be trained on as --data.'
+        )
+    if record and config.replay.dir and record['logdir'] != config.logdir:
+        raise ConfigError(
+            f'{folder} holds the data of the run in {record["logdir"]}. Choose another '
+            '--replay.dir, one for each offline run.'
+        )
+    return record
+
+
+def _plan(config: elements.Config) -> Plan:
     sources = [datasets.open_source(name, config.trust) for name in config.data]
     target = _target(config, sources)
     latents = _latent_spaces(config)
     # Those of another agent than this one mean nothing to it.
-    fitting = datasets.Fitting(
-        *target[:2], latents, target.whose, _is_continued(config)
-    )
-    for source in sources:
-        for note in fitting.check(source):
-            _say(config, note)
+    use_latents = bool(config.run.from_checkpoint)
+    fitting = datasets.Fitting(*target[:2], latents, target.whose, use_latents)
+    notes = [note for source in sources for note in fitting.check(source)]
+    _check_length(config, sum(source.steps for source in sources))
+    return Plan(sources, target, latents, fitting, notes)
+
+
+def _check_length(config: elements.Config, steps: int) -> None:
+    length = factories.sequence_length(config, 'train')
+    if steps < length:
+        raise ConfigError(
+            f'The data hold {steps} steps, and a sequence has {length} (batch_length * '
+            'consec_train + replay_context). Lower batch_length, or give more --data.'
+        )
+
+
+def _import(config: elements.Config, folder: Path) -> OfflineData | Outcome:
+    sources, target, latents, fitting, notes = _plan(config)
+    for note in notes:
+        _say(config, note)
     steps = sum(source.steps for source in sources)
     count = sum(source.count for source in sources)
     _announce(
@@ -112,15 +159,9 @@ def _import(config: elements.Config, folder: Path) -> OfflineData | Outcome:
         filled = datasets.fill(
             replay, fitting.episodes(sources), steps, lambda: signals.received
         )
-        received, sequences = signals.received, len(replay)
+        received = signals.received
     if not filled.complete:
         return Outcome.of(received or '')
-    if not sequences:
-        raise ConfigError(
-            f'The data hold {filled.steps} steps, and a sequence has {replay.length} '
-            '(batch_length * consec_train + replay_context). Lower batch_length, or '
-            'give more --data.'
-        )
     data = data._replace(steps=filled.steps)
     _write(config, folder, data, complete=True)
     return data
@@ -161,10 +202,6 @@ def _latent_spaces(config: elements.Config) -> Spaces:
     return latent_spaces(config.agent.dyn, jnp.dtype(config.jax.compute_dtype))
 
 
-def _is_continued(config: elements.Config) -> bool:
-    return bool(config.run.from_checkpoint)
-
-
 def _announce(config: elements.Config, folder: Path, spaces: Any, steps: int) -> None:
     """Says what the copy takes if that is much of what is free."""
     footprint = Footprint.of(row_bytes_of(spaces), steps, None, folder)
@@ -196,6 +233,7 @@ def _write(
     record = {
         'format': FORMAT,
         'data': list(config.data),
+        'logdir': config.logdir,
         'steps': data.steps,
         'complete': complete,
         'obs_space': describe_spaces(data.obs_space),

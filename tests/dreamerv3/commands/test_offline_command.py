@@ -17,6 +17,7 @@ from dreamerv3.dashboard.runs.summary import Summarizer
 from dreamerv3.main import main
 from embodied import envs
 from embodied.core.checkpoint import load_part
+from embodied.core.errors import ConfigError
 from embodied.logging import read_records
 from embodied.replay import Replay
 from embodied.replay.tools.inspection import Inspection
@@ -203,7 +204,10 @@ def test_an_agent_without_a_task_asks_for_one_to_play(made, tmp_path, capsys):
 
 
 def refuse(tmp_path, capsys, *flags):
+    """The message; nothing is left that a corrected command would have to fit."""
+    there = set(tmp_path.rglob('*'))
     assert offline(tmp_path / 'run', *flags) == 2
+    assert set(tmp_path.rglob('*')) == there
     return capsys.readouterr().err
 
 
@@ -243,6 +247,16 @@ def test_the_folder_of_the_recording_run_is_no_logdir(tmp_path, capsys):
     write_replay(tmp_path / 'run' / 'replay', play(3))
     text = refuse(tmp_path, capsys, '--data', tmp_path / 'run')
     assert 'holds the replay of another run. Choose another --logdir' in text
+
+
+def test_a_folder_for_copies_belongs_to_one_run(tmp_path):
+    data = write_npz(tmp_path / 'data', play(6))
+    home = f'--replay.dir={tmp_path / "home"}'
+    config, _ = config_lib.resolve([*TINY, '--script=offline', f'--data={data}', home])
+    one = config.update(logdir=str(tmp_path / 'one'), task='')
+    assert offline_data.prepare(one).steps == offline_data.prepare(one).steps == 48
+    with pytest.raises(ConfigError, match='holds the data of the run in .*one'):
+        offline_data.prepare(one.update(logdir=str(tmp_path / 'two')))
 
 
 def test_a_copy_that_was_interrupted_begins_again(tmp_path):
