@@ -1,12 +1,17 @@
-"""Limits: refuses options of the agent that no network could be built from."""
+"""Limits: refuses options that no network could be built from, and losses of an own
+agent that cannot be trained on."""
+
+from collections.abc import Mapping
 
 import elements
+import jax
+import jax.numpy as jnp
 
 from embodied.core.errors import ConfigError
 
 from .actions import Actions
 
-__all__ = ['check_limits', 'check_policy_grad']
+__all__ = ['check_limits', 'check_losses', 'check_policy_grad']
 
 MOST_CLASSES = 256  # of a latent variable: replay keeps their indices as bytes
 
@@ -47,3 +52,34 @@ def check_policy_grad(backprop: bool, actions: Actions) -> None:
             f'discrete ones only: {", ".join(actions.discrete)}. Set '
             'agent.policy_grad=reinforce.'
         )
+
+
+def check_losses(
+    losses: Mapping[str, jax.Array],
+    metrics: Mapping[str, jax.Array],
+    shape: tuple[int, ...],
+    scales: Mapping[str, float],
+) -> None:
+    """shape: [B, T] of the losses; metrics are single numbers."""
+    for name, loss in losses.items():
+        group = name.split('/')[0]
+        if group not in scales:
+            raise ConfigError(
+                f'The loss {name!r} has no scale. There are scales of '
+                f'{", ".join(sorted(scales))}. Add it to those that the property '
+                f'`loss_scales` of the agent returns: {{**super().loss_scales, '
+                f'{group!r}: self.config.own.scale}}.'
+            )
+        if jnp.shape(loss) != shape:
+            raise ConfigError(
+                f'The loss {name!r} has the shape {jnp.shape(loss)}, and must have '
+                f'[B, T] = {shape}: one number per step. Sum over what else an output '
+                'has; jnp.broadcast_to(loss, batch["reward"].shape) makes one of a '
+                'number for the whole batch.'
+            )
+    for name, metric in metrics.items():
+        if jnp.shape(metric) != ():
+            raise ConfigError(
+                f'The metric {name!r} has the shape {jnp.shape(metric)}, and must be a '
+                'single number. Take its mean.'
+            )
