@@ -44,18 +44,19 @@ def make_optimizer(
 
     def update(grads: jax.Array, state: Any, params: Any) -> tuple[jax.Array, Any]:
         eps = _one_or_all(epsilons)
-        eps = layout.spread(eps) if isinstance(eps, tuple) else eps
-        updates, state = chain(eps).update(grads, state, params)
+        spread = layout.spread(eps) if isinstance(eps, np.ndarray) else eps
+        updates, state = chain(spread).update(grads, state, params)
         if set(lrs) != {base}:
-            updates = layout.scale(updates, np.float32(lrs) / np.float32(base))
+            factors = (np.array(lrs) / base).astype(np.float32)
+            updates = layout.scale(updates, factors)
         return updates, state
 
     return optax.GradientTransformation(chain(config.eps).init, update)
 
 
-def _one_or_all(values: tuple[float, ...]) -> float | tuple[float, ...]:
+def _one_or_all(values: Sequence[float]) -> float | np.ndarray:
     """A value that all tensors share, or that of each."""
-    return values if len(set(values)) > 1 else values[0]
+    return np.array(values, np.float32) if len(set(values)) > 1 else values[0]
 
 
 def _normalize(
@@ -77,7 +78,7 @@ def warmup(rate: float, updates: int) -> optax.Schedule:
 
 
 def clip_by_parameter_norm(
-    clip: float | Sequence[float], pmin: float, layout: Layout
+    clip: float | np.ndarray, pmin: float, layout: Layout
 ) -> optax.GradientTransformation:
     """Scales each gradient so that |g| <= clip * max(pmin, |p|), norms per tensor.
 
@@ -85,8 +86,8 @@ def clip_by_parameter_norm(
     """
     if not np.any(clip):
         return optax.identity()
-    if not isinstance(clip, float):
-        clip = np.where(np.equal(clip, 0), np.inf, clip).astype(np.float32)
+    if isinstance(clip, np.ndarray):
+        clip = np.where(clip == 0, np.inf, clip)
 
     def update(grads: jax.Array, state: Any, params: Any) -> tuple[jax.Array, Any]:
         limits = clip * jnp.maximum(pmin, layout.norms(params))

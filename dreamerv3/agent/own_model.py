@@ -27,9 +27,9 @@ def model_class(config: elements.Config) -> type[Dreamer]:
         )
     if (declared := _options(found)) != expected:
         raise ConfigError(
-            f'{reference} has the options {_names(declared)}, and what can be read from '
-            f'its file without running it are {_names(expected)}. Write all of them '
-            'into the dict `options` of the class itself.'
+            f'{reference} has the options {_names(declared)}, and those that its file '
+            f'shows without being run are {_names(expected)}. Write all of them into '
+            'the dict `options` of the class itself.'
         )
     return found
 

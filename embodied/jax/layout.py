@@ -5,7 +5,6 @@ it is two thousand, which cost 4 ms per update on an H200 and most of the compil
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -55,9 +54,9 @@ class Layout:
         ]
         return jax.tree.unflatten(self._treedef, leaves)
 
-    def spread(self, values: Sequence[float]) -> jax.Array:
+    def spread(self, values: np.ndarray) -> jax.Array:
         """The vector in which each tensor is filled with its value [tensors]."""
-        return self.scale(jnp.ones(self.size), np.float32(values))
+        return self.scale(jnp.ones(self.size), values)
 
     def norms(self, vector: jax.Array) -> jax.Array:
         """Euclidean norm of each tensor [tensors]."""

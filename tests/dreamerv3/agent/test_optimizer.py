@@ -131,7 +131,7 @@ def test_tensors_are_clipped_each_at_its_own_norm_or_not_at_all():
     layout = Layout(tree(*[[3.0, 4.0]] * 3))
     params = layout.join(tree(*[[3.0, 4.0]] * 3))
     grads = layout.join(tree(*[[30.0, 40.0]] * 3))
-    clip = clip_by_parameter_norm((0.3, 0.0, 0.5), 1e-3, layout)
+    clip = clip_by_parameter_norm(np.float32([0.3, 0.0, 0.5]), 1e-3, layout)
     clipped, _ = clip.update(grads, clip.init(params), params)
     clipped = layout.split(clipped)
     np.testing.assert_allclose(clipped['a'], [0.9, 1.2], rtol=1e-6)

@@ -244,7 +244,7 @@ def written(tmp_path, monkeypatch):
     ('name', 'words'),
     [
         ('Nothing', 'Nothing.*must be a subclass of dreamerv3.Dreamer'),
-        ('Computed', 'has the options agent.own.scale=1.0, and what can be read'),
+        ('Computed', 'has the options agent.own.scale=1.0, and those that'),
     ],
 )
 def test_classes_that_are_no_own_agents_are_explained(written, name, words):
