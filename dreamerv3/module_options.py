@@ -23,7 +23,16 @@ from typing import Any, NamedTuple
 from embodied.core.errors import ConfigError
 from embodied.envs.adapters import own
 
-__all__ = ['GROUP', 'MODULE', 'OwnOption', 'declared', 'defaults', 'flatten', 'hint']
+__all__ = [
+    'GROUP',
+    'MODULE',
+    'OwnOption',
+    'declared',
+    'defaults',
+    'flatten',
+    'hint',
+    'source',
+]
 
 MODULE, GROUP = 'agent.module', 'agent.own'
 REFERENCE = re.compile(r'[A-Za-z_][\w.]*:[A-Za-z_]\w*')
@@ -55,22 +64,15 @@ def defaults(reference: str) -> dict[str, Any]:
 
 def declared(reference: str) -> list[OwnOption]:
     """The options of a class and of those that it is based on."""
-    if not reference:
-        return []
-    if not REFERENCE.fullmatch(reference):
-        raise ConfigError(
-            f'{MODULE}={reference!r} must be module:Class, as my_package.agent:MyAgent.'
-        )
-    module, _, name = reference.partition(':')
-    if _file(module) is None:
-        raise own.no_module(module)
-    found = _find(module, name)
-    if found is None:
-        raise _no_class(module, name)
     options: dict[str, OwnOption] = {}
-    for part in _lineage(found):
+    for part in _lineage(_named(reference)) if reference else ():
         options |= {option.name: option for option in _options(part)}
     return list(options.values())
+
+
+def source(reference: str) -> Path:
+    """The file that the class is written in."""
+    return _named(reference).path
 
 
 def flatten(options: Mapping[str, Any], prefix: str = GROUP) -> dict[str, Any]:
@@ -96,6 +98,21 @@ def hint(name: str, options: Mapping[str, Any]) -> str:
         )
     names = [x for x in options if x.startswith(f'{GROUP}.')]
     return f' {module} declares {", ".join(names) or "none"}.'
+
+
+def _named(reference: str) -> _Class:
+    """The class; raises if there is no such."""
+    if not REFERENCE.fullmatch(reference):
+        raise ConfigError(
+            f'{MODULE}={reference!r} must be module:Class, as my_package.agent:MyAgent.'
+        )
+    module, _, name = reference.partition(':')
+    if _file(module) is None:
+        raise own.no_module(module)
+    found = _find(module, name)
+    if found is None:
+        raise _no_class(module, name)
+    return found
 
 
 def _file(module: str) -> Path | None:

@@ -1,5 +1,6 @@
 """The example of docs/change_the_algorithm.md: an own agent through its whole life."""
 
+import hashlib
 import os
 import pathlib
 import re
@@ -343,6 +344,11 @@ def test_a_run_trains_goes_on_and_reports(tmp_path):
     assert events.count('resume') == 1
     config = elements.Config.load(logdir / 'config.yaml')
     assert config.agent.own == {'scale': 1.0, 'layers': 1, 'units': 8}
+    source = ROOT / 'examples' / 'own_agent.py'
+    made_with = read_records(logdir / 'provenance.jsonl')[-1]
+    assert made_with['agent_file'] == str(source)
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()
+    assert made_with['agent_sha256'] == digest
 
 
 def test_a_run_is_not_continued_without_its_module(run, capsys):
