@@ -11,7 +11,7 @@ from embodied.core.errors import ConfigError
 
 from .actions import Actions
 
-__all__ = ['check_limits', 'check_losses', 'check_policy_grad']
+__all__ = ['check_limits', 'check_losses', 'check_policy_grad', 'check_scale']
 
 MOST_CLASSES = 256  # of a latent variable: replay keeps their indices as bytes
 
@@ -58,18 +58,9 @@ def check_losses(
     losses: Mapping[str, jax.Array],
     metrics: Mapping[str, jax.Array],
     shape: tuple[int, ...],
-    scales: Mapping[str, float],
 ) -> None:
     """shape: [B, T] of the losses; metrics are single numbers."""
     for name, loss in losses.items():
-        group = name.split('/')[0]
-        if group not in scales:
-            raise ConfigError(
-                f'The loss {name!r} has no scale. There are scales of '
-                f'{", ".join(sorted(scales))}. Add it to those that the property '
-                f'`loss_scales` of the agent returns: {{**super().loss_scales, '
-                f'{group!r}: self.config.own.scale}}.'
-            )
         if jnp.shape(loss) != shape:
             raise ConfigError(
                 f'The loss {name!r} has the shape {jnp.shape(loss)}, and must have '
@@ -83,3 +74,14 @@ def check_losses(
                 f'The metric {name!r} has the shape {jnp.shape(metric)}, and must be a '
                 'single number. Take its mean.'
             )
+
+
+def check_scale(name: str, scales: Mapping[str, float]) -> None:
+    """name: of a loss, up to a slash."""
+    if name not in scales:
+        raise ConfigError(
+            f'The loss {name!r} has no scale. There are scales of '
+            f'{", ".join(sorted(scales))}. Add it to those that the property '
+            f'`loss_scales` of the agent returns: {{**super().loss_scales, '
+            f'{name!r}: self.config.own.scale}}.'
+        )

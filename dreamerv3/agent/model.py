@@ -17,7 +17,7 @@ from embodied.jax.devices import Devices
 
 from . import behavior
 from .actions import Actions
-from .limits import check_limits, check_losses, check_policy_grad
+from .limits import check_limits, check_losses, check_policy_grad, check_scale
 from .networks import latents
 from .networks.decoder import Decoder
 from .networks.encoder import Encoder
@@ -206,7 +206,7 @@ class Dreamer(VectorModel):
         seen, batch = self.observe(params, sequence, key_world), sequence.batch
         key_own = jax.random.fold_in(key_world, 0)
         losses, metrics = self.world_losses(params, batch, seen, key_own)
-        check_losses(losses, metrics, batch['reward'].shape, self.loss_scales)
+        check_losses(losses, metrics, batch['reward'].shape)
         replay = self.to_replay(seen, losses)
         more, ranges, imag_metrics = self.behavior_losses(
             params, state, seen.states, batch, key_imag
@@ -232,9 +232,14 @@ class Dreamer(VectorModel):
         """Weights of the losses, by their name up to a slash."""
         return dict(self.config.loss_scales)
 
+    def scale(self, name: str) -> float:
+        group, scales = name.split('/')[0], self.loss_scales
+        check_scale(group, scales)
+        return scales[group]
+
     def total(self, params: Nets, means: dict[str, jax.Array]) -> jax.Array:
         """What is minimized, from the mean of each loss over the whole batch."""
-        return jnp.stack([self._scale(k) * x for k, x in means.items()]).sum()
+        return jnp.stack([self.scale(k) * x for k, x in means.items()]).sum()
 
     def to_replay(
         self, seen: Seen, losses: dict[str, jax.Array]
@@ -242,7 +247,7 @@ class Dreamer(VectorModel):
         """What each step has to tell replay, [B, T, ...]: latents, and its priority."""
         entries = latents.pack(seen.states)
         if self.prioritized:
-            steps = [self._scale(k) * x for k, x in losses.items()]
+            steps = [self.scale(k) * x for k, x in losses.items()]
             entries['priority'] = jnp.stack(steps).sum(0)
         return entries
 
@@ -401,6 +406,3 @@ class Dreamer(VectorModel):
     def _gumbel(self, key: jax.Array, lead: tuple[int, ...]) -> jax.Array:
         shape = (*lead, self.config.dyn.stoch, self.config.dyn.classes)
         return jax.random.gumbel(key, shape, jnp.float32)
-
-    def _scale(self, name: str) -> float:
-        return self.loss_scales[name.split('/')[0]]
