@@ -166,6 +166,38 @@ def test_single_numbers_stay_in_float32():
     assert (own['weight'].dtype, own['still'].dtype) == (jnp.float32, jnp.bfloat16)
 
 
+def test_hooks_decide_on_the_total_on_replay_and_on_reports():
+    """As learned weights of losses, curious replay and a loss without decoder need."""
+    seen_names = []
+
+    def total(self, params, means):
+        seen_names.extend(means)
+        return means['rew'] * params.own['weight']
+
+    def to_replay(self, seen, losses):
+        assert seen.tokens.shape[:2] == seen.states.deter.shape[:2]
+        entries = Dreamer.to_replay(self, seen, losses)
+        return {**entries, 'priority': losses['rew'] + losses['dyn']}
+
+    def report_entries(self, params, sequence, key):
+        entries = Dreamer.report_entries(self, params, sequence, key)
+        return {**entries, 'weight': params.own['weight']}
+
+    hooks = {'total': total, 'to_replay': to_replay, 'report_entries': report_entries}
+    model = type('Hooked', (Rated,), hooks)(*SPACES, agents.make_config())
+    batch = agents.make_batch(model, *SPACES, rows=4)
+
+    def both(batch, key):
+        state = model.pack(model.init(key))
+        args = state, model.weights(state), model.init_train(4), batch, key
+        return model.train(*args), model.report(*args)
+
+    trained, (_, report) = jax.eval_shape(both, batch, jax.random.key(0))
+    assert trained.replay['priority'].shape == (4, 3)
+    assert report['weight'].shape == ()
+    assert {'number', 'dyn', 'policy', 'repval'} <= set(seen_names)
+
+
 # Mistakes
 
 
@@ -308,11 +340,11 @@ ONWARD = ('--run.log_every', '-1', '--run.debug', 'False', '--logger.outputs', '
 def run(tmp_path_factory):
     """The folder of a run with an own agent that has learned nothing."""
     logdir = tmp_path_factory.mktemp('own')
-    config = agents.make_config(MODULE, '--task=toy_reach', f'--logdir={logdir}')
-    (logdir / 'config.yaml').write_text(config_lib.dump(config))
     checkpoint = Checkpoint(logdir / 'ckpt')
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT / 'examples')
+        config = agents.make_config(MODULE, '--task=toy_reach', f'--logdir={logdir}')
+        (logdir / 'config.yaml').write_text(config_lib.dump(config))
         checkpoint.add('agent', factories.make_agent(config))
         checkpoint.save(1234)
         checkpoint.wait()
