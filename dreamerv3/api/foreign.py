@@ -52,14 +52,15 @@ class Taken(NamedTuple):
 
     config: elements.Config
     trusted: bool  # whether code that the task names may run
+    source: Path
 
-    def check_task(self, source: Path) -> None:
+    def check_task(self) -> None:
         """Raises TrustError if making the environment would run untrusted code."""
         task = self.config.task
         if self.trusted or not registry.names_code(task):
             return
         raise TrustError(
-            f'{source} asks for the task {task!r}, which would run code that its '
+            f'{self.source} asks for the task {task!r}, which would run code that its '
             'author has chosen. Give --trust if you trust that author, or the task '
             'that you mean: --task suite_name or --task module:factory.'
         )
@@ -84,9 +85,9 @@ def take(
     unnamed = elements.Config({**base.flat, 'task': '', 'trust': False})
     config, _ = config_lib.resolve(flags, unnamed)
     if config.task:  # the user's own, as given by a flag or a preset
-        return Taken(config, True)
+        return Taken(config, True, source)
     trusted = trust or (is_own and _is_kept(task))
-    return Taken(config.update(task=task), trusted)
+    return Taken(config.update(task=task), trusted, source)
 
 
 def without_places(config: elements.Config) -> elements.Config:

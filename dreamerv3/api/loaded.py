@@ -71,7 +71,7 @@ def _load(path: Path, flags: Sequence[str], trust: bool, play: bool) -> 'LoadedA
         own = is_own(path, 'agent')
     taken = foreign.take(flags, origin.config, own, trust, path)
     if play:
-        taken.check_task(path)
+        taken.check_task()
     return LoadedAgent(origin._replace(config=taken.config), state, step)
 
 

@@ -93,7 +93,7 @@ def _options(source: Path, flags: Sequence[str], trust: bool) -> elements.Config
     if bundle.is_bundle(source):
         came = bundle.read(source)[0].config
         taken = foreign.take(flags, came, False, trust, source)
-        taken.check_task(source)
+        taken.check_task()
         return taken.config
     from ..api import reference_names as reference  # JAX
 
