@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .agent.dreamer import Agent
+    from .agent.model import Dreamer
     from .api.evaluate import evaluate
     from .api.loaded import load
     from .api.training import Run, train
 
 _HOMES = {
     'Agent': 'agent.dreamer',
+    'Dreamer': 'agent.model',
     'evaluate': 'api.evaluate',
     'load': 'api.loaded',
     'Run': 'api.training',
     'train': 'api.training',
 }
 
-__all__ = ['Agent', 'Run', 'evaluate', 'load', 'train']
+__all__ = ['Agent', 'Dreamer', 'Run', 'evaluate', 'load', 'train']
 
 
 def __getattr__(name: str) -> Any:

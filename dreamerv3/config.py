@@ -19,9 +19,13 @@ from ruamel.yaml.comments import CommentedSeq
 from embodied.core.errors import ConfigError
 from embodied.core.renamed import renew
 
-__all__ = ['dump', 'flags', 'load_presets', 'parse_flags', 'resolve']
+from . import module_options
+from .module_options import MODULE
+
+__all__ = ['defaults', 'dump', 'flags', 'load_presets', 'parse_flags', 'resolve']
 
 CONFIGS = Path(__file__).with_name('configs.yaml')
+DEFAULTS = 'defaults'  # the block in it that is no preset
 
 # Options that take one of a few words, or a list of them.
 CHOICES = {
@@ -80,12 +84,15 @@ def resolve(
 
     base: options to change instead of the defaults, as those of an earlier run.
     """
+    given = parse_flags(flags)
+    module = '' if base is None else base.flat.get(MODULE, '')
+    if MODULE in given:
+        module = _convert(MODULE, '', given[MODULE])
     blocks = load_presets()
-    options = blocks.pop('defaults')
+    options = blocks.pop(DEFAULTS) | module_options.defaults(module)
     if base is not None:
         # Options that are newer than the run keep their defaults.
         options |= {name: base.flat[name] for name in options if name in base.flat}
-    given = parse_flags(flags)
     presets = given.pop('configs', [])
     for name in presets:
         if name in REMOVED_PRESETS:
@@ -104,6 +111,8 @@ def resolve(
         for option in _matching(options, key, 'flag'):
             options[option] = _convert(option, options[option], texts)
     options = renew(options, notes.append)
+    if options[MODULE] != module:
+        raise ConfigError(f'{MODULE} must be given by its full name: --{MODULE} VALUE')
     _check(options)
     notes += _warnings(presets, blocks, before, options)
     return elements.Config(options), notes
@@ -114,6 +123,11 @@ def load_presets(path: Path = CONFIGS) -> dict[str, dict[str, Any]]:
     # Pure Python reads YAML 1.2, in which 4e-5 is a number, on every machine.
     content = YAML(typ='safe', pure=True).load(path.read_text())
     return {name: _flatten(block) for name, block in content.items()}
+
+
+def defaults(module: str = '') -> dict[str, Any]:
+    """All options with their defaults, also those that an own agent declares."""
+    return load_presets()[DEFAULTS] | module_options.defaults(module)
 
 
 def parse_flags(argv: Sequence[str]) -> dict[str, list[str]]:
@@ -147,10 +161,10 @@ def dump(config: Mapping[str, Any]) -> str:
 
 def flags(config: elements.Config) -> list[str]:
     """The command line, without a command, that stands for a config."""
-    defaults = load_presets()['defaults']
+    usual = defaults(config.flat.get(MODULE, ''))
     lines = []
     for name, value in config.flat.items():
-        if _convert(name, defaults[name], defaults[name]) != value:
+        if _convert(name, usual[name], usual[name]) != value:
             values = value if isinstance(value, tuple) else (value,)
             lines.append(f'--{name}={",".join(map(str, values))}')
     return lines
@@ -172,7 +186,8 @@ def _matching(options: Mapping[str, Any], key: str, origin: str) -> list[str]:
         if found:
             return found
         raise ConfigError(f"The pattern '{key}' of the {origin} matches no option.")
-    raise ConfigError(_unknown(origin, key, [*options, 'configs']))
+    message = _unknown(origin, key, [*options, 'configs'])
+    raise ConfigError(message + module_options.hint(key, options))
 
 
 def _unknown(kind: str, name: str, allowed: Iterable[str], all_names=False) -> str:

@@ -2,9 +2,10 @@
 
 `provenance.jsonl` in the folder of a run has one line per start: versions of Python and
 packages, the commit of this code, command line, processor, memory and accelerators. The
-options are in config.yaml.
+options are in config.yaml. The file of an own agent is named with its hash.
 """
 
+import hashlib
 import platform
 import shutil
 import subprocess
@@ -17,6 +18,8 @@ import psutil
 
 from embodied.logging.jsonl import LineFile
 from embodied.processes import cpu
+
+from . import module_options
 
 __all__ = ['describe', 'record']
 
@@ -47,16 +50,18 @@ PACKAGES = (
 )
 
 
-def record(logdir: Path) -> None:
-    """Appends a line to the file of a run."""
+def record(logdir: Path, module: str = '') -> None:
+    """Appends a line to the file of a run. module: that of an own agent."""
     file = LineFile(logdir / FILE)
-    file.append(describe())
+    file.append(describe(module))
     file.close()
 
 
-def describe() -> dict[str, Any]:
+def describe(module: str = '') -> dict[str, Any]:
     """Versions, commit, command and hardware of this process."""
+    own = module_options.source(module) if module else None
     return {
+        **({'agent_file': str(own), 'agent_sha256': _hash(own)} if own else {}),
         'command': sys.argv,
         'python': platform.python_version(),
         'packages': _versions(),
@@ -68,6 +73,10 @@ def describe() -> dict[str, Any]:
         'memory_gb': round(psutil.virtual_memory().total / GIGABYTE, 1),
         'accelerators': _accelerators(),
     }
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _versions() -> dict[str, str]:

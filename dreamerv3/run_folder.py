@@ -102,7 +102,7 @@ class RunFolder:
         )
         if changes:
             self._event('changed', options=_listed(changes))
-        provenance.record(self.path)
+        provenance.record(self.path, self._config.agent.module)
         if not visiting:  # the folder still belongs to the run that is evaluated
             write_whole(self.path / CONFIG, config_lib.dump(self._config))
 

@@ -10,6 +10,7 @@ from embodied.core.base import Spaces
 from .. import accelerator
 from ..api.origin import Origin
 from .model import Dreamer
+from .own_model import model_class
 
 __all__ = ['Agent']
 
@@ -23,7 +24,7 @@ class Agent(embodied.jax.Agent):
         embodied.jax.setup(config.jax.platform, config.jax.cache)
         self.origin = Origin(config, obs_space, act_space)
         devices = embodied.jax.Devices(config.jax.data, config.jax.fsdp)
-        model = Dreamer(obs_space, act_space, config, devices)
+        model = model_class(config)(obs_space, act_space, config, devices)
         device = embodied.jax.choose_device(config.jax.policy_devices)
         greedy = config.agent.eval_greedy
         super().__init__(model, config.seed, greedy, device, devices)

@@ -1,6 +1,8 @@
-"""DreamerV3 as pure functions: one loss over world model, policy and value."""
+"""DreamerV3 as pure functions: one loss over world model, policy and value.
 
-import functools
+An own agent is a subclass of Dreamer; docs/change_the_algorithm.md says how.
+"""
+
 from typing import Any, NamedTuple
 
 import elements
@@ -8,17 +10,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from embodied.core.base import Spaces
 from embodied.jax import nets, outputs
 from embodied.jax.devices import Devices
-from embodied.jax.layout import Layout
-from embodied.jax.model import Model, TrainResult
 
 from . import behavior
 from .actions import Actions
-from .limits import check_limits, check_policy_grad
+from .limits import check_limits, check_losses, check_policy_grad, check_scale
 from .networks import latents
 from .networks.decoder import Decoder
 from .networks.encoder import Encoder
@@ -26,49 +25,38 @@ from .networks.heads import BinaryHead, Policy, ScalarHead
 from .networks.inputs import Inputs
 from .networks.kernels.fused import choose_loops
 from .networks.rssm import RSSM, Kernels, State
-from .optimizer import make_optimizer
 from .replay_context import Carry, Sequence, cut_context
 from .report import open_loop_video
 from .returns import Range
+from .vector_model import VectorModel, Weights
 
-__all__ = ['Dreamer', 'Nets']
+__all__ = ['Dreamer', 'Nets', 'Seen']
 
-# Losses in the order in which a bad value spreads; JAX sorts dicts by their keys.
-LOSS_ORDER = ('dyn', 'rep', 'rec', 'rew', 'con', 'policy', 'value', 'repval')
-BEHAVIOR = ('policy', 'value', 'repval')  # those of policy and value
+BEHAVIOR = ('policy', 'value', 'repval')  # losses of policy and value
 
 sg = jax.lax.stop_gradient
 
 
 class Nets(eqx.Module):
-    """Everything the optimizer changes."""
+    """Everything the optimizer changes. Policy and value come last."""
 
     enc: Encoder
     dyn: RSSM
     dec: Decoder
     reward: ScalarHead
     cont: BinaryHead
+    own: dict[str, Any]  # what an own agent adds, by name
     policy: Policy
     value: ScalarHead
 
-    def __init__(self, init: nets.Init, inputs: Inputs, actions: Actions, config: Any):
-        deter, flat = config.dyn.deter, config.dyn.stoch * config.dyn.classes
-        feat = deter + flat
-        self.enc = Encoder(init, inputs, config.enc)
-        self.dyn = RSSM(init, self.enc.size, actions.size, config.dyn)
-        self.dec = Decoder(init, inputs, deter, flat, config.dec)
-        self.reward = ScalarHead(init, feat, config.reward)
-        self.cont = BinaryHead(init, feat, config.cont)
-        self.policy = Policy(init, feat, actions, config.policy)
-        self.value = ScalarHead(init, feat, config.value)
 
+class Seen(NamedTuple):
+    """What the model makes of recorded steps, [B, T, ...]."""
 
-class Weights(NamedTuple):
-    """What an update and the policy compute with: matrices in the compute dtype."""
-
-    nets: Nets
-    slow: ScalarHead
-    kernels: Kernels  # of nets.dyn, for acting
+    states: State
+    tokens: jax.Array  # of the encoder
+    post: outputs.Categorical
+    prior: outputs.Categorical
 
 
 class PolicyParams(NamedTuple):
@@ -80,11 +68,10 @@ class PolicyParams(NamedTuple):
     policy: Policy
 
 
-class Dreamer(Model):
-    """config: the whole resolved config; the networks see config.agent.
+class Dreamer(VectorModel):
+    """config: the whole resolved config; the networks see config.agent."""
 
-    Between updates parameters, slow value and optimizer state are one vector each.
-    """
+    options: dict[str, Any] = {}  # of an own agent, which reads them as self.config.own
 
     def __init__(
         self,
@@ -100,12 +87,14 @@ class Dreamer(Model):
         self.actions = Actions(act_space)
         self.config = config.agent
         # Without their losses there is nothing to imagine for policy and value.
-        scales = config.agent.loss_scales
+        scales = self.loss_scales
         self.learns_behavior = any(scales[name] for name in BEHAVIOR)
         self.backprop = config.agent.policy_grad == 'backprop'
         check_policy_grad(self.backprop, self.actions)
         self.dtype = jnp.dtype(config.jax.compute_dtype)
-        self.loops = choose_loops(config, self.actions, self.devices)
+        self.loops = choose_loops(
+            config, self.actions, self.devices, lambda: self.example
+        )
         self.context = config.replay_context
         self.prioritized = config.replay.fracs.priority > 0
         self.encoded = (*self.inputs.images, *self.inputs.vectors)
@@ -121,67 +110,33 @@ class Dreamer(Model):
     def latent_spaces(self) -> Spaces:
         return latents.latent_spaces(self.config.dyn, self.dtype)
 
-    def init(self, key: jax.Array) -> dict[str, Any]:
-        params = self._init_nets(key)
-        return {
-            'params': params,
-            'slow': params.value,
-            'opt': jax.tree.map(
-                lambda x: self.layout.split(x) if x.ndim else x,
-                self.optimizer.init(jnp.zeros(self.layout.size)),
-            ),
-            'ranges': Range(jnp.zeros(()), jnp.zeros(())),
-        }
-
-    @functools.cached_property
-    def layout(self) -> Layout:
-        """Where in one vector each parameter lies that the optimizer changes."""
-        example = jax.eval_shape(self._init_nets, jax.random.key(0))
-        return Layout(example, self.devices.fsdp)
-
-    @functools.cached_property
-    def slow_layout(self) -> Layout:
-        """Layout of the slow value; the fast one, which comes last, has the same."""
-        return Layout(jax.eval_shape(self._init_nets, jax.random.key(0)).value)
-
-    @functools.cached_property
-    def optimizer(self) -> optax.GradientTransformation:
-        return make_optimizer(self.config.opt, self.layout, self._behavior_start)
-
     @property
-    def _behavior_start(self) -> int:
-        """Where policy and value, the last of the networks, begin in the layout."""
-        example = jax.eval_shape(self._init_nets, jax.random.key(0))
-        return self.layout.end - Layout((example.policy, example.value)).size
+    def feat_size(self) -> int:
+        """Width of `State.feat`, which heads look at."""
+        dyn = self.config.dyn
+        return dyn.deter + dyn.stoch * dyn.classes
 
-    def _init_nets(self, key: jax.Array) -> Nets:
-        make = lambda init: Nets(init, self.inputs, self.actions, self.config)
-        return nets.build(make, key)
+    # Networks
 
-    def pack(self, tree: dict[str, Any]) -> dict[str, Any]:
-        is_nets = lambda x: isinstance(x, Nets)
-        join = lambda x: self.layout.join(x) if is_nets(x) else x
-        return {
-            **jax.tree.map(join, tree, is_leaf=is_nets),
-            'slow': self.slow_layout.join(tree['slow']),
-        }
+    def make_nets(self, init: nets.Init) -> Nets:
+        """All networks. An own agent adds to `own`, or replaces a field of another."""
+        config, feat = self.config, self.feat_size
+        deter = config.dyn.deter
+        enc = self.make_encoder(init)
+        return Nets(
+            enc=enc,
+            dyn=RSSM(init, enc.size, self.actions.size, config.dyn),
+            dec=Decoder(init, self.inputs, deter, feat - deter, config.dec),
+            reward=ScalarHead(init, feat, config.reward),
+            cont=BinaryHead(init, feat, config.cont),
+            policy=Policy(init, feat, self.actions, config.policy),
+            value=ScalarHead(init, feat, config.value),
+            own={},
+        )
 
-    def unpack(self, state: dict[str, Any]) -> dict[str, Any]:
-        split = lambda x: self.layout.split(x) if x.ndim else x
-        return {
-            **jax.tree.map(split, {k: state[k] for k in ('params', 'opt', 'ranges')}),
-            'slow': self.slow_layout.split(state['slow']),
-        }
-
-    def large(self, state: dict[str, Any]) -> Any:
-        # The slow value is small, and most of it is needed everywhere anyway.
-        return jax.tree.map(lambda x: x.shape == (self.layout.size,), state)
-
-    def weights(self, state: dict[str, Any]) -> Weights:
-        params = self.layout.split(self.devices.gather(state['params']))
-        slow = self.slow_layout.split(self.devices.gather(state['slow']))
-        params, slow = self._cast((params, slow))
-        return Weights(params, slow, params.dyn.kernels(self.dtype))
+    def make_encoder(self, init: nets.Init) -> Any:
+        """(observations by key, dtype) -> tokens [..., size], with `size` a field."""
+        return Encoder(init, self.inputs, self.config.enc)
 
     # Acting
 
@@ -239,37 +194,6 @@ class Dreamer(Model):
             shapes[name] = jax.ShapeDtypeStruct(shape, space.dtype)
         return shapes
 
-    def train(
-        self,
-        state: dict[str, Any],
-        weights: Weights,
-        carry: Carry,
-        batch: dict[str, jax.Array],
-        key: jax.Array,
-    ) -> TrainResult:
-        grad = jax.value_and_grad(self.loss, has_aux=True)
-        fixed = {'slow': weights.slow, 'ranges': state['ranges']}
-        (total, aux), grads = grad(weights.nets, fixed, carry, batch, key)
-        by_policy = grads.policy
-        grads = self.devices.split(self.layout.join(grads))
-        updates, opt = self.optimizer.update(grads, state['opt'], state['params'])
-        params = optax.apply_updates(state['params'], updates)
-        end, rate = self.layout.end, self.config.value.slow_rate
-        fast = self.devices.gather(params[end - self.slow_layout.size : end])
-        slow = optax.incremental_update(fast, state['slow'], rate)
-        new = {'params': params, 'slow': slow, 'opt': opt, 'ranges': aux['ranges']}
-        norms = {
-            'opt/grad_norm': optax.tree.norm(grads),
-            'opt/update_norm': optax.tree.norm(updates),
-            'opt/param_norm': optax.tree.norm(params),
-        }
-        if self.backprop:
-            norms['opt/policy_grad_norm'] = _norm(by_policy)
-        losses = {k: aux['losses'][k] for k in sorted(aux['losses'], key=_loss_order)}
-        losses |= {'total': total, 'gradient': norms['opt/grad_norm']}
-        metrics = {**aux['metrics'], **norms, 'loss/total': total}
-        return TrainResult(new, aux['carry'], losses, aux['replay'], metrics)
-
     def loss(
         self,
         params: Nets,
@@ -284,21 +208,18 @@ class Dreamer(Model):
         """
         key_world, key_imag = jax.random.split(key)
         sequence = cut_context(batch, carry, self.context, params.dyn, self.dtype)
-        states, losses, metrics = self.world_losses(params, sequence, key_world)
-        replay = latents.pack(states)
-        if self.prioritized:
-            steps = [self._scale(k) * x for k, x in losses.items()]
-            replay['priority'] = jnp.stack(steps).sum(0)
-        ranges = state['ranges']
-        imag_metrics: dict[str, jax.Array] = {}
+        seen, batch = self.observe(params, sequence, key_world), sequence.batch
+        key_own = jax.random.fold_in(key_world, 0)
+        losses, metrics = self.world_losses(params, batch, seen, key_own)
+        check_losses(losses, metrics, batch['reward'].shape)
+        replay = self.to_replay(seen, losses)
+        more, ranges, imag_metrics = {}, state['ranges'], {}
         if self.learns_behavior:
             more, ranges, imag_metrics = self.behavior_losses(
-                params, state, states, sequence.batch, key_imag
+                params, state, seen.states, batch, key_imag
             )
-            losses |= more
-        means = {k: x.mean() for k, x in losses.items()}
-        total = jnp.stack([self._scale(k) * x for k, x in means.items()]).sum()
-        last = jax.tree.map(lambda x: x[:, -1], (states, sequence.batch))
+        means = {k: x.mean() for k, x in (losses | more).items()}
+        last = jax.tree.map(lambda x: x[:, -1], (seen.states, batch))
         action = {k: last[1][k] for k in carry.action}
         aux = {
             'carry': Carry(last[0], action),
@@ -311,14 +232,49 @@ class Dreamer(Model):
                 **{f'imag/{k}': x for k, x in imag_metrics.items()},
             },
         }
-        return total, sg(aux)
+        return self.total(params, means), sg(aux)
+
+    @property
+    def loss_scales(self) -> dict[str, float]:
+        """Weights of the losses, by their name up to a slash."""
+        return dict(self.config.loss_scales)
+
+    def scale(self, name: str) -> float:
+        group, scales = name.split('/')[0], self.loss_scales
+        check_scale(group, scales)
+        return scales[group]
+
+    def total(self, params: Nets, means: dict[str, jax.Array]) -> jax.Array:
+        """What is minimized, from the mean of each loss over the whole batch."""
+        return jnp.stack([self.scale(k) * x for k, x in means.items()]).sum()
+
+    def to_replay(
+        self, seen: Seen, losses: dict[str, jax.Array]
+    ) -> dict[str, jax.Array]:
+        """What each step has to tell replay, [B, T, ...]: latents, and its priority."""
+        entries = latents.pack(seen.states)
+        if self.prioritized:
+            steps = [self.scale(k) * x for k, x in losses.items()]
+            entries['priority'] = jnp.stack(steps).sum(0)
+        return entries
+
+    def observe(self, params: Nets, sequence: Sequence, key: jax.Array) -> Seen:
+        """Follows recorded steps."""
+        batch = sequence.batch
+        tokens = params.enc({k: batch[k] for k in self.encoded}, self.dtype)
+        action = self.actions.vector(sequence.previous, self.dtype)
+        noise = self._gumbel(key, action.shape[:2])
+        recorded = (tokens, action, batch['is_first'], noise)
+        loops = self.loops.observe(*action.shape[:2]) if self.loops else None
+        states, logit = params.dyn.observe(sequence.start, *recorded, loops=loops)
+        post, prior = params.dyn.dist(logit), params.dyn.prior_of(states.deter)
+        return Seen(states, tokens, post, params.dyn.dist(prior))
 
     def world_losses(
-        self, params: Nets, sequence: Sequence, key: jax.Array
-    ) -> tuple[State, dict[str, jax.Array], dict[str, jax.Array]]:
-        """Posterior states [B, T], losses [B, T] by name, metrics."""
-        batch, config = sequence.batch, self.config
-        states, post, prior = self._posterior(params, sequence, key)
+        self, params: Nets, batch: dict[str, jax.Array], seen: Seen, key: jax.Array
+    ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+        """Losses [B, T] and metrics [] by name. key: for what is random in them."""
+        config, (states, _, post, prior) = self.config, seen
         target = 1 - batch['is_terminal'].astype(jnp.float32)
         losses = {
             'dyn': jnp.maximum(config.dyn.free_nats, post.detach().kl(prior)),
@@ -332,7 +288,7 @@ class Dreamer(Model):
             'dyn/post_entropy': post.entropy().mean(),
             'dyn/prior_entropy': prior.entropy().mean(),
         }
-        return states, losses, metrics
+        return losses, metrics
 
     def behavior_losses(
         self,
@@ -413,13 +369,14 @@ class Dreamer(Model):
         fixed = {'slow': weights.slow, 'ranges': state['ranges']}
         _, aux = self.loss(params, fixed, carry, batch, key_loss)
         sequence = cut_context(batch, carry, self.context, params.dyn, self.dtype)
-        videos = self._open_loop(params, sequence, key_video)
-        return aux['carry'], {**aux['metrics'], **videos}
+        entries = self.report_entries(params, sequence, key_video)
+        return aux['carry'], {**aux['metrics'], **entries}
 
-    def _open_loop(
+    def report_entries(
         self, params: Nets, sequence: Sequence, key: jax.Array
     ) -> dict[str, jax.Array]:
-        """Sees the first half of some sequences and predicts the second."""
+        """What reports have beside the metrics of `loss`: videos, in which the model
+        sees the first half of some sequences and predicts the second."""
         count = min(self.config.report_videos, len(sequence.start.deter))
         if not count:
             return {}
@@ -428,9 +385,9 @@ class Dreamer(Model):
         key_seen, key_rest = jax.random.split(key)
         recorded = (sequence.batch, sequence.previous)
         batch, previous = jax.tree.map(lambda x: x[:, :seen], recorded)
-        known, _, _ = self._posterior(
+        known = self.observe(
             params, Sequence(batch, previous, sequence.start), key_seen
-        )
+        ).states
         previous = jax.tree.map(lambda x: x[:, seen:], sequence.previous)
         action = self.actions.vector(previous, self.dtype)
         start = jax.tree.map(lambda x: x[:, -1], known)
@@ -443,21 +400,10 @@ class Dreamer(Model):
                 sequence.batch[name], outs[name].pred(), seen
             )
             for name in self.inputs.images
+            if name in outs
         }
 
     # Shared pieces
-
-    def _posterior(self, params: Nets, sequence: Sequence, key: jax.Array) -> Any:
-        """States [B, T] along recorded steps, with posterior and prior."""
-        batch = sequence.batch
-        tokens = params.enc({k: batch[k] for k in self.encoded}, self.dtype)
-        action = self.actions.vector(sequence.previous, self.dtype)
-        noise = self._gumbel(key, action.shape[:2])
-        recorded = (tokens, action, batch['is_first'], noise)
-        loops = self.loops.observe(*action.shape[:2]) if self.loops else None
-        states, logit = params.dyn.observe(sequence.start, *recorded, loops=loops)
-        prior = params.dyn.prior_of(states.deter)
-        return states, params.dyn.dist(logit), params.dyn.dist(prior)
 
     def _imag_noise(self, key: jax.Array, shape: tuple[int, ...]) -> Any:
         key_state, key_action = jax.random.split(key)
@@ -467,20 +413,3 @@ class Dreamer(Model):
     def _gumbel(self, key: jax.Array, lead: tuple[int, ...]) -> jax.Array:
         shape = (*lead, self.config.dyn.stoch, self.config.dyn.classes)
         return jax.random.gumbel(key, shape, jnp.float32)
-
-    def _scale(self, name: str) -> float:
-        return self.config.loss_scales[name.split('/')[0]]
-
-    def _cast(self, params: Any) -> Any:
-        """Parameters in the compute dtype, cast once; norms stay in float32."""
-        is_norm = lambda x: isinstance(x, nets.RMSNorm)
-        cast = lambda x: x if is_norm(x) else x.astype(self.dtype)
-        return jax.tree.map(cast, params, is_leaf=is_norm)
-
-
-def _norm(tree: Any) -> jax.Array:
-    return optax.tree.norm(jax.tree.map(lambda x: x.astype(jnp.float32), tree))
-
-
-def _loss_order(name: str) -> int:
-    return LOSS_ORDER.index(name.split('/')[0])

@@ -3,40 +3,60 @@
 It works on vectors: all parameters one after the other, as `Layout` places them.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from embodied.jax.layout import Layout
 
-__all__ = ['clip_by_parameter_norm', 'make_optimizer']
+__all__ = ['Rates', 'clip_by_parameter_norm', 'make_optimizer']
+
+
+class Rates(NamedTuple):
+    """How a parameter is trained."""
+
+    lr: float  # learning rate, after the warm-up
+    eps: float  # added to the root of the second moment
+    agc: float  # largest norm of its gradient, relative to its own; 0: any
 
 
 def make_optimizer(
-    config: Any, layout: Layout, behavior: int
+    config: Any, layout: Layout, rates: Sequence[Rates] | None = None
 ) -> optax.GradientTransformation:
     """Clips gradients, normalizes them and scales them by the learning rate.
 
-    behavior: position in the vector from which on parameters are those of policy and
-    value, which may have a learning rate and an epsilon of their own.
+    rates: of each tensor, in the order of the layout; None is as config says for all.
     """
-    part = lambda own, other: _by_part(layout, behavior, own, other)
+    usual = Rates(config.lr, config.eps, config.agc)
+    lrs, epsilons, clips = zip(*(rates or [usual] * layout.tensors), strict=True)
+    base = config.lr or max(lrs)
 
     def chain(eps: float | jax.Array) -> optax.GradientTransformation:
         return optax.chain(
-            clip_by_parameter_norm(config.agc, config.pmin, layout),
+            clip_by_parameter_norm(_one_or_all(clips), config.pmin, layout),
             *_normalize(config, eps),
-            optax.scale_by_learning_rate(warmup(config.lr, config.warmup)),
+            optax.scale_by_learning_rate(warmup(base, config.warmup)),
         )
 
     def update(grads: jax.Array, state: Any, params: Any) -> tuple[jax.Array, Any]:
-        eps = part(config.eps, config.behavior_eps)
-        updates, state = chain(eps).update(grads, state, params)
-        return updates * part(1.0, config.behavior_lr / config.lr), state
+        eps = _one_or_all(epsilons)
+        spread = layout.spread(eps) if isinstance(eps, np.ndarray) else eps
+        updates, state = chain(spread).update(grads, state, params)
+        if set(lrs) != {base}:
+            factors = (np.array(lrs) / base).astype(np.float32)
+            updates = layout.scale(updates, factors)
+        return updates, state
 
     return optax.GradientTransformation(chain(config.eps).init, update)
+
+
+def _one_or_all(values: Sequence[float]) -> float | np.ndarray:
+    """A value that all tensors share, or that of each."""
+    return np.array(values, np.float32) if len(set(values)) > 1 else values[0]
 
 
 def _normalize(
@@ -50,15 +70,6 @@ def _normalize(
     return rms, optax.ema(config.beta1, debias=True)
 
 
-def _by_part(
-    layout: Layout, behavior: int, own: float, other: float
-) -> float | jax.Array:
-    """`own` for the world model and `other` for policy and value, if it is not 0."""
-    if not other or other == own:
-        return own
-    return jnp.where(jnp.arange(layout.size) < behavior, own, other)
-
-
 def warmup(rate: float, updates: int) -> optax.Schedule:
     """Rises linearly from 0 at the first update."""
     if not updates:
@@ -67,14 +78,16 @@ def warmup(rate: float, updates: int) -> optax.Schedule:
 
 
 def clip_by_parameter_norm(
-    clip: float, pmin: float, layout: Layout
+    clip: float | np.ndarray, pmin: float, layout: Layout
 ) -> optax.GradientTransformation:
     """Scales each gradient so that |g| <= clip * max(pmin, |p|), norms per tensor.
 
-    A clip of 0 leaves gradients as they are.
+    clip: for all tensors, or of each. A clip of 0 leaves gradients as they are.
     """
-    if not clip:
+    if not np.any(clip):
         return optax.identity()
+    if isinstance(clip, np.ndarray):
+        clip = np.where(clip == 0, np.inf, clip)
 
     def update(grads: jax.Array, state: Any, params: Any) -> tuple[jax.Array, Any]:
         limits = clip * jnp.maximum(pmin, layout.norms(params))

@@ -2,7 +2,8 @@
 
 Bundles and the runs of others bring options along. Those that name places, hosts and
 services are left behind, so that loading one reads and contacts nothing else. A task
-may name code, which runs only if the user asks for it.
+may name code, and so may the agent itself, `agent.module`: it runs only if the user
+asks for it.
 """
 
 import argparse
@@ -19,13 +20,14 @@ from embodied.envs import registry
 from embodied.envs.adapters import own
 
 from .. import config as config_lib
+from ..module_options import MODULE
 
 __all__ = ['TRUST', 'Taken', 'parse', 'take', 'without_places']
 
 TRUST = '--trust'
 HELP = (
     'run code that the folder brings or names: a task `pickle:PATH` or '
-    '`module:factory`, a checkpoint with more than arrays in it'
+    '`module:factory`, an agent module, a checkpoint with more than arrays in it'
 )
 
 # A compile cache is a place, too: compiled programs are code.
@@ -50,8 +52,9 @@ class Taken(NamedTuple):
 
     config: elements.Config
     trusted: bool  # whether code that the task names may run
+    source: Path
 
-    def check_task(self, source: Path) -> None:
+    def check_task(self) -> None:
         """Raises TrustError if making the environment would run untrusted code."""
         task = self.config.task
         if not task:
@@ -62,27 +65,34 @@ class Taken(NamedTuple):
         if self.trusted or not registry.names_code(task):
             return
         raise TrustError(
-            f'{source} asks for the task {task!r}, which would run code that its '
+            f'{self.source} asks for the task {task!r}, which would run code that its '
             'author has chosen. Give --trust if you trust that author, or the task '
             'that you mean: --task suite_name or --task module:factory.'
         )
 
 
 def take(
-    flags: Sequence[str], came: elements.Config, is_own: bool, trust: bool
+    flags: Sequence[str],
+    came: elements.Config,
+    is_own: bool,
+    trust: bool,
+    source: Path,
 ) -> Taken:
-    """The options `came`, changed by the user's flags.
+    """The options `came` with the source, changed by the user's flags.
 
-    is_own: this user has made the agent here, so its options are the user's.
+    is_own: this user has made the agent here, so its options are the user's. Raises
+    TrustError if making the agent would run untrusted code.
     """
+    if not (trust or is_own):
+        _check_module(flags, came, source)
     task = str(came.flat.get('task', ''))
     base = came if is_own or trust else without_places(came)
     unnamed = elements.Config({**base.flat, 'task': '', 'trust': False})
     config, _ = config_lib.resolve(flags, unnamed)
     if config.task:  # the user's own, as given by a flag or a preset
-        return Taken(config, True)
+        return Taken(config, True, source)
     trusted = trust or (is_own and _is_kept(task))
-    return Taken(config.update(task=task), trusted)
+    return Taken(config.update(task=task), trusted, source)
 
 
 def without_places(config: elements.Config) -> elements.Config:
@@ -97,6 +107,17 @@ def without_places(config: elements.Config) -> elements.Config:
             for name, value in config.flat.items()
         }
     )
+
+
+def _check_module(flags: Sequence[str], came: elements.Config, source: Path) -> None:
+    module = came.flat.get(MODULE, '')
+    if module and MODULE not in config_lib.parse_flags(flags):
+        raise TrustError(
+            f'The agent in {source} is made by {module!r}, whose module would have to '
+            'be imported, which runs the code in it. Give --trust if you trust its '
+            'author (trust=True in Python), or name the module yourself: '
+            f'--{MODULE} {module}'
+        )
 
 
 def _is_kept(task: str) -> bool:

@@ -69,9 +69,9 @@ def _load(path: Path, flags: Sequence[str], trust: bool, play: bool) -> 'LoadedA
         data, step = load_part_and_step(path, 'agent', trust)
         origin, state = Origin.of_checkpoint(data, path), data['state']
         own = is_own(path, 'agent')
-    taken = foreign.take(flags, origin.config, own, trust)
+    taken = foreign.take(flags, origin.config, own, trust, path)
     if play:
-        taken.check_task(path)
+        taken.check_task()
     return LoadedAgent(origin._replace(config=taken.config), state, step)
 
 

@@ -10,6 +10,8 @@ import elements
 from embodied.core.errors import ConfigError
 
 from .. import config as config_lib
+from .. import module_options
+from ..module_options import MODULE
 
 __all__ = ['Option', 'declared', 'describe', 'presets', 'table']
 
@@ -42,6 +44,14 @@ def declared() -> list[Option]:
     return found
 
 
+def _own(module: str) -> list[Option]:
+    """Those that the class of `agent.module` declares."""
+    return [
+        Option(option.name, _text(option.default), option.comment)
+        for option in module_options.declared(module)
+    ]
+
+
 def presets() -> list[str]:
     """The names that --configs takes."""
     return [name for name in config_lib.load_presets() if name != DEFAULTS]
@@ -53,7 +63,8 @@ def describe(pattern: str, config: elements.Config | None = None) -> list[Option
 
     config: its values take the place of the defaults, which the comments then name.
     """
-    options = declared()
+    module = config.agent.module if config is not None else ''
+    options = [*declared(), *_own(module)]
     try:
         regex = re.compile(pattern, re.IGNORECASE)
     except re.error as error:
@@ -68,7 +79,7 @@ def describe(pattern: str, config: elements.Config | None = None) -> list[Option
         )
     if config is None:
         return found
-    defaults = config_lib.resolve([])[0].flat
+    defaults = config_lib.resolve([f'--{MODULE}={module}'])[0].flat
     return [_valued(x, config.flat[x.name], defaults[x.name]) for x in found]
 
 
@@ -94,8 +105,13 @@ def _valued(option: Option, value: Any, default: Any) -> Option:
     """With a value, and the default in the comment if that differs."""
     if value == default:
         return option
-    text = ', '.join(map(str, value)) if isinstance(value, tuple) else str(value)
-    return Option(option.name, text, f'{option.comment} (default: {option.value})')
+    return Option(
+        option.name, _text(value), f'{option.comment} (default: {option.value})'
+    )
+
+
+def _text(value: Any) -> str:
+    return ', '.join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _block(text: str) -> list[str]:

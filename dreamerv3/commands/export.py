@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import elements
 import numpy as np
 
 from embodied.core.checkpoint import load_part_and_step
@@ -15,6 +16,7 @@ from embodied.core.errors import ConfigError
 from embodied.envs import registry
 from embodied.logging import read_records, read_scores
 
+from .. import module_options
 from ..api import bundle, foreign
 from ..api.origin import Origin
 
@@ -57,6 +59,8 @@ further.{code} Options are in `config.yaml`, the scores of the training in `scor
 
 CODE = """ The task is code, which is not in this folder: both need `--trust` to import
 what it names, or another `--task`."""
+MODULE = """ The agent is code, too, `{module}`, which is not in this folder: where that
+module can be imported, `--trust` (`trust=True` in Python) lets it be loaded."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -84,11 +88,18 @@ def main(argv: Sequence[str]) -> int:
         actions=_spaces(origin.act_space),
         path=out.name,
         quoted=shlex.quote(out.name),
-        code=CODE if registry.names_code(origin.config.task) else '',
+        code=_code(origin.config),
     )
     (out / 'README.md').write_text(card)
     print(f'{out}: {params:,} parameters of step {step:,}')
     return 0
+
+
+def _code(config: elements.Config) -> str:
+    """What to say of code that the options name."""
+    module = config.flat.get(module_options.MODULE, '')
+    code = CODE if registry.names_code(config.task) else ''
+    return code + (MODULE.format(module=module) if module else '')
 
 
 def _write_scores(path: Path, episodes: Sequence[dict[str, Any]]) -> None:

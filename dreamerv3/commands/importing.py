@@ -92,8 +92,8 @@ def _options(source: Path, flags: Sequence[str], trust: bool) -> elements.Config
     """
     if bundle.is_bundle(source):
         came = bundle.read(source)[0].config
-        taken = foreign.take(flags, came, is_own=False, trust=trust)
-        taken.check_task(source)
+        taken = foreign.take(flags, came, False, trust, source)
+        taken.check_task()
         return taken.config
     from ..api import reference_names as reference  # JAX
 

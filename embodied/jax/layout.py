@@ -25,6 +25,7 @@ class Layout:
 
     def __init__(self, example: Any, shards: int = 1):
         leaves, self._treedef = jax.tree.flatten(example)
+        self.tensors = len(leaves)
         self._shapes = [leaf.shape for leaf in leaves]
         chunks = [max(1, -(-math.prod(shape) // CHUNK)) for shape in self._shapes]
         self.end = CHUNK * sum(chunks)  # of the last tensor without that padding
@@ -53,6 +54,10 @@ class Layout:
         ]
         return jax.tree.unflatten(self._treedef, leaves)
 
+    def spread(self, values: np.ndarray) -> jax.Array:
+        """The vector in which each tensor is filled with its value [tensors]."""
+        return self.scale(jnp.ones(self.size), values)
+
     def norms(self, vector: jax.Array) -> jax.Array:
         """Euclidean norm of each tensor [tensors]."""
         sums = jnp.square(vector).reshape(-1, CHUNK).sum(1)
@@ -60,7 +65,7 @@ class Layout:
         mine = self._owner == np.arange(len(self._shapes), dtype=np.int32)[:, None]
         return jnp.sqrt(jnp.where(mine, sums, 0).sum(1))
 
-    def scale(self, vector: jax.Array, factors: jax.Array) -> jax.Array:
+    def scale(self, vector: jax.Array, factors: jax.Array | np.ndarray) -> jax.Array:
         """The vector with each tensor multiplied by its factor [tensors]."""
         chunks = vector.reshape(-1, CHUNK) * factors[self._owner][:, None]
         return chunks.reshape(-1)

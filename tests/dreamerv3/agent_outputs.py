@@ -215,7 +215,7 @@ def _optimizer(setup: Setup) -> dict:
     inputs = setup.inputs['opt']
     params = {k: jnp.asarray(v) for k, v in inputs['params'].items()}
     layout = Layout(params)
-    transform = optimizer.make_optimizer(setup.model.config.opt, layout, layout.size)
+    transform = optimizer.make_optimizer(setup.model.config.opt, layout)
     vector = layout.join(params)
     state, outs = transform.init(vector), {}
     for index in range(sum(k.startswith('grads') for k in inputs)):

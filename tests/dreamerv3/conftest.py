@@ -11,6 +11,7 @@ from dreamerv3 import factories
 from embodied.core.checkpoint import Checkpoint
 
 GOLDEN = pathlib.Path(__file__).parents[1] / 'data' / 'golden.npz'
+EXAMPLES = pathlib.Path(__file__).parents[2] / 'examples'
 
 
 @pytest.fixture(scope='session')
@@ -32,3 +33,10 @@ def catch_run(tmp_path_factory) -> pathlib.Path:
     checkpoint.save(1234)
     checkpoint.wait()
     return logdir
+
+
+@pytest.fixture
+def examples(monkeypatch) -> pathlib.Path:
+    """The folder of the examples, whose modules can be imported."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    return EXAMPLES

@@ -1,6 +1,6 @@
 """Trains the same agent on several numbers of devices of one process.
 
-    python mesh_trial.py OUT LAYOUT...
+    python mesh_trial.py OUT LAYOUT... [--option=value ...]
 
 A layout is data x fsdp, as in 2x4. OUT gets a pickle with what came out of each.
 """
@@ -61,11 +61,13 @@ def share(agent):
     return sum(x.addressable_data(0).size for x in leaves) / sum(x.size for x in leaves)
 
 
-def main(out, *layouts):
+def main(out, *args):
+    flags = [x for x in args if x.startswith('--')]
+    layouts = [x for x in args if x not in flags]
     trained, results, start = {}, {}, None
     for layout in layouts:
         data, fsdp = layout.split('x')
-        agent = make(f'--jax.data={data}', f'--jax.fsdp={fsdp}')
+        agent = make(f'--jax.data={data}', f'--jax.fsdp={fsdp}', *flags)
         start = start or begin(agent)
         agent.load(start)
         results[layout] = train(agent, UPDATES)

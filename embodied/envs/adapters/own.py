@@ -16,7 +16,16 @@ from ...core import unpickling
 from ...core.errors import ConfigError
 from .foreign_kinds import adapt_vector, is_vector
 
-__all__ = ['adapt', 'build', 'find', 'import_user', 'is_reference', 'save']
+__all__ = [
+    'adapt',
+    'build',
+    'find',
+    'import_user',
+    'is_reference',
+    'no_module',
+    'save',
+    'search_here',
+]
 
 PICKLE = 'pickle:'
 PACKAGES = {'ALE': 'ale_py'}  # of Gymnasium's namespaces that are named otherwise
@@ -53,18 +62,27 @@ def find(task: str) -> Callable[..., Any]:
 
 def import_user(name: str) -> ModuleType:
     """Imports a module of the user's, also from the working directory."""
-    folder = os.getcwd()
-    if folder not in sys.path and '' not in sys.path:
-        sys.path.insert(0, folder)
+    search_here()
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f'{name}.'.startswith(f'{error.name}.'):
             raise
-        raise ConfigError(
-            f'There is no module {name!r}, neither installed nor in {folder}. Start '
-            'from the folder that it is in, or install it: pip install -e PATH.'
-        ) from error
+        raise no_module(name) from error
+
+
+def search_here() -> None:
+    """Modules of the user's may lie in the working directory."""
+    folder = os.getcwd()
+    if folder not in sys.path and '' not in sys.path:
+        sys.path.insert(0, folder)
+
+
+def no_module(name: str) -> ConfigError:
+    return ConfigError(
+        f'There is no module {name!r}, neither installed nor in {os.getcwd()}. Start '
+        'from the folder that it is in, or install it: pip install -e PATH.'
+    )
 
 
 def build(

@@ -20,6 +20,8 @@ CHANGEABLE = re.compile(
 )
 
 OFFLINE = 'offline'  # the script that has no training environments
+# What options mean in a run that has none of that name, where others are no choice.
+ABSENT = {'agent.module': ''}
 
 
 class Change(NamedTuple):
@@ -33,7 +35,8 @@ class Change(NamedTuple):
     new: Any
 
     def __str__(self) -> str:
-        return f'{self.name}: {self.old} -> {self.new}'
+        shown = lambda value: "''" if value == '' else value
+        return f'{self.name}: {shown(self.old)} -> {shown(self.new)}'
 
 
 def check_resume(old: elements.Config, new: elements.Config) -> list[Change]:
@@ -43,7 +46,8 @@ def check_resume(old: elements.Config, new: elements.Config) -> list[Change]:
     only one of the two has come from another version of the program, whose defaults
     keep the meaning of a run, so they are listed but not refused.
     """
-    before, after = renew(old.flat, note=lambda note: None), new.flat
+    before = ABSENT | renew(old.flat, note=lambda note: None)
+    after = ABSENT | new.flat
     changes = [
         Change(name, before.get(name), after.get(name))
         for name in sorted(before.keys() | after.keys())

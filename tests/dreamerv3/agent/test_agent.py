@@ -342,7 +342,9 @@ def test_bfloat16_stays_close_to_float32():
     def losses(model, nets):
         previous = {k: batch[k] for k in spaces[1]}
         sequence = Sequence(batch, previous, model.init_train(rows).state)
-        return model.world_losses(nets, sequence, jax.random.key(0))[1]
+        key = jax.random.key(0)
+        seen = model.observe(nets, sequence, key)
+        return model.world_losses(nets, batch, seen, key)[0]
 
     rough, fine = (jax.jit(losses, static_argnums=0)(x, nets) for x in models)
     for name in fine:

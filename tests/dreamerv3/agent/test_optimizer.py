@@ -10,7 +10,7 @@ import oracle
 import pytest
 
 from dreamerv3 import config
-from dreamerv3.agent.optimizer import clip_by_parameter_norm, make_optimizer
+from dreamerv3.agent.optimizer import Rates, clip_by_parameter_norm, make_optimizer
 from embodied.jax.layout import Layout
 
 
@@ -22,7 +22,7 @@ def options(**changes):
 def run(settings, params, grads):
     """Parameters after each update."""
     layout = Layout(jnp.asarray(params))
-    optimizer = make_optimizer(settings, layout, layout.size)
+    optimizer = make_optimizer(settings, layout)
     update = jax.jit(optimizer.update)
     vector = layout.join(jnp.asarray(params))
     state, history = optimizer.init(vector), []
@@ -99,17 +99,17 @@ def test_adam_averages_first_and_laprop_divides_first(kind, second):
     ('own', 'expected'),
     [
         ({}, 0.5 * 2 / 3),
-        ({'behavior_lr': 0.1}, 0.1 * 2 / 3),
-        ({'behavior_eps': 6.0}, 0.5 * 2 / 8),
-        ({'behavior_lr': 0.1, 'behavior_eps': 6.0}, 0.1 * 2 / 8),
+        ({'lr': 0.1}, 0.1 * 2 / 3),
+        ({'eps': 6.0}, 0.5 * 2 / 8),
+        ({'lr': 0.1, 'eps': 6.0}, 0.1 * 2 / 8),
     ],
     ids=str,
 )
-def test_policy_and_value_have_a_rate_and_an_epsilon_of_their_own(kind, own, expected):
-    settings = options(kind=kind, lr=0.5, warmup=0, agc=0.0, eps=1.0, **own)
+def test_tensors_have_a_rate_and_an_epsilon_of_their_own(kind, own, expected):
+    settings = options(kind=kind, lr=0.5, warmup=0, agc=0.0, eps=1.0)
     params = {'model': jnp.full(3, 50.0), 'value': jnp.full(2, 50.0)}
-    layout = Layout(params)
-    optimizer = make_optimizer(settings, layout, Layout(params['model']).size)
+    layout, usual = Layout(params), Rates(0.5, 1.0, 0.0)
+    optimizer = make_optimizer(settings, layout, [usual, usual._replace(**own)])
     vector = layout.join(params)
     grads = layout.join(jax.tree.map(lambda x: jnp.full_like(x, 2.0), params))
     updates, _ = jax.jit(optimizer.update)(grads, optimizer.init(vector), vector)
@@ -123,6 +123,20 @@ def test_without_a_limit_gradients_stay_as_they_are():
     grads = jnp.array([1e9, -1e9])
     clipped, _ = clip.update(grads, clip.init(grads), jnp.zeros(2))
     np.testing.assert_array_equal(clipped, grads)
+
+
+def test_tensors_are_clipped_each_at_its_own_norm_or_not_at_all():
+    # Norms of parameters are 5, of gradients 50, limits 0.3 * 5 and 0.5 * 5.
+    tree = lambda *x: dict(zip('abc', map(jnp.array, x), strict=True))
+    layout = Layout(tree(*[[3.0, 4.0]] * 3))
+    params = layout.join(tree(*[[3.0, 4.0]] * 3))
+    grads = layout.join(tree(*[[30.0, 40.0]] * 3))
+    clip = clip_by_parameter_norm(np.float32([0.3, 0.0, 0.5]), 1e-3, layout)
+    clipped, _ = clip.update(grads, clip.init(params), params)
+    clipped = layout.split(clipped)
+    np.testing.assert_allclose(clipped['a'], [0.9, 1.2], rtol=1e-6)
+    np.testing.assert_array_equal(clipped['b'], [30.0, 40.0])
+    np.testing.assert_allclose(clipped['c'], [1.5, 2.0], rtol=1e-6)
 
 
 def test_gradients_of_zero_move_nothing():

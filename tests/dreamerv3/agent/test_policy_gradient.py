@@ -12,10 +12,12 @@ from oracle import heads, outputs, traced, world_model
 from dreamerv3 import config
 from dreamerv3.agent.model import Dreamer
 from dreamerv3.agent.networks.rssm import State
+from dreamerv3.agent.optimizer import Rates
 from dreamerv3.agent.replay_context import Sequence
 from dreamerv3.agent.returns import Range
 from embodied.core.errors import ConfigError
 from embodied.jax.outputs import Bernoulli, SymlogTwoHot, TwoHot, symexp_bins
+from embodied.jax.tree import Tree
 
 ROLLOUTS, STEPS = 3, 4
 BINS = 255
@@ -84,7 +86,7 @@ def gradients():
     sequence = Sequence(inputs['obs'], inputs['act'], start)
 
     def loss(nets):
-        states, *_ = model.world_losses(nets, sequence, jax.random.key(0))
+        states = model.observe(nets, sequence, jax.random.key(0)).states
         losses, *_ = model.behavior_losses(
             nets, fixed, states, inputs['obs'], jax.random.key(1)
         )
@@ -146,16 +148,18 @@ def test_reward_and_value_choose_the_space_of_their_bins(name):
     assert kinds == {k: SymlogTwoHot if k == name else TwoHot for k in HEADS}
 
 
-def test_policy_and_value_are_the_last_tensors_of_the_optimizer():
-    model, _ = model_of(('force',))
-    marks = model.layout.split(jnp.arange(model.layout.size) >= model._behavior_start)
-    of_behavior = {k for k, net in vars(marks).items() if any_true(net)}
-    assert of_behavior == {'policy', 'value'}
-    assert all(x.all() for x in jax.tree.leaves((marks.policy, marks.value)))
-
-
-def any_true(net):
-    return any(np.any(x) for x in jax.tree.leaves(net))
+def test_policy_and_value_have_the_rates_of_the_behavior():
+    flags = ('--agent.opt.behavior_lr=0.5', '--agent.opt.behavior_eps=0.25')
+    model, _ = model_of(('force',), *flags)
+    opt, names = model.config.opt, Tree(model.example).names
+    own = {name.split('.')[0]: model.rates(name) for name in names}
+    rates = {name: model.rates(name) for name in names}
+    assert all(rates[name] == own[name.split('.')[0]] for name in names)
+    assert own.keys() == {'enc', 'dyn', 'dec', 'reward', 'cont', 'policy', 'value'}
+    for name, rate in own.items():
+        behavior = name in ('policy', 'value')
+        expected = (0.5, 0.25) if behavior else (opt.lr, opt.eps)
+        assert rate == Rates(*expected, opt.agc), name
 
 
 def feat_of(nets):

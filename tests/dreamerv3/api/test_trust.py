@@ -145,7 +145,7 @@ def test_a_bundle_chooses_no_places_hosts_or_services(make_bundle, tmp_path):
         'seed': 7,
     }
     came = bundle_lib.read(make_bundle(**places))[0].config
-    config = foreign.take([], came, is_own=False, trust=False).config
+    config = foreign.take([], came, False, False, tmp_path).config
     defaults = config_lib.resolve([])[0]
     for name in places.keys() - {'seed'}:
         name = name.replace('__', '.')
@@ -227,7 +227,7 @@ def test_own_runs_play_their_pickled_environment_and_those_of_others_do_not(
     assert main(['eval', str(run), *flags]) == 2
     assert '--trust' in capsys.readouterr().err
     with pytest.raises(TrustError):
-        foreign.take([], dreamerv3.load(run).config, False, False).check_task(run)
+        foreign.take([], dreamerv3.load(run).config, False, False, run).check_task()
 
 
 @pytest.mark.parametrize('command', ['eval', 'play', 'import', 'export'])

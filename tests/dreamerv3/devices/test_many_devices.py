@@ -14,6 +14,7 @@ from embodied.transport import free_port
 MESH, REPLICA = (
     Path(__file__).parents[1] / f'{x}_trial.py' for x in ('mesh', 'replica')
 )
+EXAMPLES = Path(__file__).parents[3] / 'examples'
 DEVICES = 8
 CLOSE = {'rtol': 1e-4, 'atol': 1e-5}
 
@@ -21,7 +22,11 @@ CLOSE = {'rtol': 1e-4, 'atol': 1e-5}
 def environ(*flags):
     # Compiling takes most of the time here, and half as long like this.
     flags = ('--xla_backend_optimization_level=0', *flags)
-    return {**os.environ, 'XLA_FLAGS': ' '.join(flags)}
+    return {
+        **os.environ,
+        'XLA_FLAGS': ' '.join(flags),
+        'PYTHONPATH': str(EXAMPLES),  # modules of own agents
+    }
 
 
 def run_trial(out, *layouts):
@@ -66,6 +71,16 @@ def test_groups_of_devices_train_and_load_like_one(trial):
 @pytest.mark.long
 def test_any_number_of_devices_trains_and_loads_like_one(tmp_path):
     results = run_trial(tmp_path / 'out', '1x1', '8x1', '1x8', '1x2')['results']
+    assert_same_training(results)
+
+
+@pytest.mark.long
+def test_an_own_agent_trains_on_several_devices_as_on_one(tmp_path):
+    module = '--agent.module=own_agent:FindReward'
+    results = run_trial(tmp_path / 'out', '1x1', '2x2', module)['results']
+    metrics = results['2x2']['metrics'][-1]
+    assert metrics['loss/found'] > 0 and 0 <= metrics['found/right'] <= 1
+    assert any('own.found' in name for name in results['2x2']['state'])
     assert_same_training(results)
 
 

@@ -47,8 +47,9 @@ def gradients():
     @jax.grad
     def gradient(nets, weights):
         keys = jax.random.split(jax.random.key(0))
-        states, losses, _ = model.world_losses(nets, sequence, keys[0])
-        more, *_ = model.behavior_losses(nets, state, states, inputs['obs'], keys[1])
+        seen, obs = model.observe(nets, sequence, keys[0]), inputs['obs']
+        losses, _ = model.world_losses(nets, obs, seen, keys[0])
+        more, *_ = model.behavior_losses(nets, state, seen.states, obs, keys[1])
         losses |= more
         assert losses.keys() == TRAINED.keys()
         return sum(weights[k] * x.mean() for k, x in losses.items())

@@ -6,6 +6,7 @@ was asked for; `auto` takes the plain loops then, and says why.
 """
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import elements
@@ -16,7 +17,9 @@ from embodied.jax import ptx
 from embodied.jax.devices import Devices
 
 from ...actions import Actions
+from ..heads import Policy
 from ..inputs import flat_size, num_classes
+from ..rssm import RSSM
 from .cuda_launch import Launch, launch
 from .imagine import ROOM, TILE, ImagineLoop, ImagineShape
 from .observe import ROWS, ObserveLoops, ObserveShape
@@ -87,9 +90,13 @@ class FusedLoops:
 
 
 def choose_loops(
-    config: elements.Config, actions: Actions, devices: Devices
+    config: elements.Config,
+    actions: Actions,
+    devices: Devices,
+    nets: Callable[[], Any] | None = None,
 ) -> FusedLoops | None:
-    """None is the plain loops. config: the whole one, resolved."""
+    """None is the plain loops. config: the whole one, resolved. nets: of the agent, as
+    shapes; None are those of DreamerV3."""
     mode = config.jax.kernels
     if mode not in MODES:
         raise ConfigError(
@@ -98,7 +105,7 @@ def choose_loops(
     if mode == 'off':
         return None
     loops = FusedLoops(config.agent, actions)
-    no_use = _no_use(config, devices)
+    no_use = (nets and _changed(nets())) or _no_use(config, devices)
     obstacle = no_use or loops.obstacle(config.batch_size, config.batch_length)
     if not obstacle:
         return loops
@@ -111,6 +118,17 @@ def choose_loops(
     level = logging.INFO if no_use else logging.WARNING
     log.log(level, 'Plain loops instead of kernels: %s', obstacle)
     return None
+
+
+def _changed(nets: Any) -> str:
+    """What these kernels do not compute, as a sentence, or ''."""
+    parts = (('dyn', nets.dyn, RSSM), ('policy', nets.policy, Policy))
+    own = [
+        f'{k} is a {type(x).__name__}' for k, x, kind in parts if type(x) is not kind
+    ]
+    if not own:
+        return ''
+    return f'they compute the networks of DreamerV3, and here {", ".join(own)}.'
 
 
 def _no_use(config: elements.Config, devices: Devices) -> str:
