@@ -202,7 +202,7 @@ class Dreamer(Model):
     ) -> tuple[Carry, dict[str, jax.Array], dict[str, jax.Array]]:
         enc, dyn, kernels, policy = params
         key_state, key_action = jax.random.split(key)
-        batch = len(obs['is_first'])
+        batch = obs['is_first'].shape[0]  # which may be symbolic, for an export
         tokens = enc({k: obs[k] for k in self.encoded}, self.dtype)
         previous = self.actions.vector(carry.action, self.dtype)
         one = lambda x: x[:, None]

@@ -6,6 +6,7 @@ may name code, which runs only if the user asks for it.
 """
 
 import argparse
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,7 +52,7 @@ class Taken(NamedTuple):
     config: elements.Config
     trusted: bool  # whether code that the task names may run
 
-    def check_task(self, source: Path) -> None:
+    def check_task(self, source: str | os.PathLike) -> None:
         """Raises TrustError if making the environment would run untrusted code."""
         task = self.config.task
         if self.trusted or not registry.names_code(task):

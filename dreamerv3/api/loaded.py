@@ -3,7 +3,6 @@
 import functools
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +13,7 @@ from embodied.core.checkpoint import is_own, load_part_and_step
 from embodied.core.errors import SpaceError
 
 from ..agent.dreamer import Agent
-from . import bundle, foreign
+from . import bundle, foreign, hub
 from .origin import Origin
 from .predict import predict
 from .shaping import batched
@@ -44,13 +43,14 @@ class Imagined(NamedTuple):
 def load(
     path: str | os.PathLike, flags: Sequence[str] = (), trust: bool = False
 ) -> 'LoadedAgent':
-    """The agent of a run, of one of its checkpoints or of an exported bundle.
+    """The agent of a run, of one of its checkpoints or of an exported bundle, which
+    may lie on the hub of Hugging Face: hf:owner/name.
 
     `flags` change the options that it was trained with, as on the command line:
     load(path, ['--jax.platform', 'cpu']). No code of others runs while it is loaded,
     unless `trust` allows it: checkpoints with more than arrays need that.
     """
-    return _load(Path(path).expanduser(), flags, trust, play=False)
+    return _load(path, flags, trust, play=False)
 
 
 def load_player(
@@ -58,10 +58,13 @@ def load_player(
 ) -> 'LoadedAgent':
     """The same for playing its task, which is refused if that would run the code of
     others without `trust`."""
-    return _load(Path(path).expanduser(), flags, trust, play=True)
+    return _load(path, flags, trust, play=True)
 
 
-def _load(path: Path, flags: Sequence[str], trust: bool, play: bool) -> 'LoadedAgent':
+def _load(
+    source: str | os.PathLike, flags: Sequence[str], trust: bool, play: bool
+) -> 'LoadedAgent':
+    path = hub.locate(source)
     if bundle.is_bundle(path):
         origin, state, step = bundle.read(path)
         own = False
@@ -71,14 +74,15 @@ def _load(path: Path, flags: Sequence[str], trust: bool, play: bool) -> 'LoadedA
         own = is_own(path, 'agent')
     taken = foreign.take(flags, origin.config, own, trust)
     if play:
-        taken.check_task(path)
+        taken.check_task(source)
     return LoadedAgent(origin._replace(config=taken.config), state, step)
 
 
 class LoadedAgent:
     """Acts and imagines; does not learn. Made by `dreamerv3.load`.
 
-    `init_policy` and `policy` are those of the Agent contract, for a Driver.
+    `init_policy` and `policy` are those of the Agent contract, for a Driver;
+    `policy_function` is that of embodied.jax.Agent.
     """
 
     def __init__(self, origin: Origin, state: Mapping[str, np.ndarray], step: int):
@@ -92,6 +96,7 @@ class LoadedAgent:
         self._predict = jax.jit(functools.partial(predict, self._agent.model))
         self.init_policy = self._agent.init_policy
         self.policy = self._agent.policy
+        self.policy_function = self._agent.policy_function
 
     @property
     def obs_space(self) -> Spaces:

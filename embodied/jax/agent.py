@@ -7,7 +7,7 @@ weights: where little moves in memory from call to call, a GPU is faster to laun
 """
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -167,6 +167,20 @@ class Agent(base.Agent):
         )
         return carry, *jax.tree.map(np.asarray, results)
 
+    def policy_function(self, greedy: bool) -> tuple[Callable[..., Any], list[Any]]:
+        """act(weights, carry, obs, seed, count) -> carry, acts, and its weights.
+
+        It acts as `policy` does in call number `count`, from 1, of an agent with this
+        seed, and is pure: it can be compiled elsewhere.
+        """
+
+        def act(weights, carry, obs, seed, count):
+            key = stream_key(jax.random.key(seed), POLICY, count)
+            params = self._policy_tree.unflatten(weights)
+            return self.model.policy(params, carry, obs, key, greedy)[:2]
+
+        return act, list(self._snapshot)
+
     def init_table(self, rows: int) -> base.Carry:
         """Carries of `rows` environments, to stay on the device."""
         return self.init_policy(rows)
@@ -304,7 +318,7 @@ class Agent(base.Agent):
 
     def _train(self, leaves, carry, packed, count, votes=None):
         state = self._tree.unflatten(leaves)
-        weights, key = self._weights_of(state), self._key_for(TRAIN, count)
+        weights, key = self._weights_of(state), stream_key(self._key, TRAIN, count)
         result = self.model.train(state, weights, carry, packed.unpack(), key)
         losses = self._losses.pack(result.losses)
         # A step that went wrong must not reach the parameters: the host sees the
@@ -322,7 +336,7 @@ class Agent(base.Agent):
 
     def _report(self, leaves, carry, packed, count):
         state = self._tree.unflatten(leaves)
-        weights, key = self._weights_of(state), self._key_for(REPORT, count)
+        weights, key = self._weights_of(state), stream_key(self._key, REPORT, count)
         batch = packed.unpack()
         carry, metrics = self.model.report(state, weights, carry, batch, key)
         scalars = {k: v for k, v in metrics.items() if not v.ndim}
@@ -331,7 +345,7 @@ class Agent(base.Agent):
 
     def _policy(self, leaves, carry, obs, count, greedy):
         params = self._policy_tree.unflatten(leaves)
-        key = self._key_for(POLICY, count)
+        key = stream_key(self._key, POLICY, count)
         if not self._devices.leads:  # Replicas are to see different things.
             key = jax.random.fold_in(key, self._devices.replica)
         return self.model.policy(params, carry, obs, key, greedy)
@@ -424,8 +438,10 @@ class Agent(base.Agent):
         self._counts[stream] += calls
         return np.uint32(self._counts[stream] - calls + 1)
 
-    def _key_for(self, stream: int, count: jax.Array) -> jax.Array:
-        return jax.random.fold_in(jax.random.fold_in(self._key, stream), count)
+
+def stream_key(key: jax.Array, stream: int, count: jax.Array) -> jax.Array:
+    """The key of call number `count` in one of the streams of random numbers."""
+    return jax.random.fold_in(jax.random.fold_in(key, stream), count)
 
 
 def signature(batch: Mapping[str, Any]) -> tuple:
