@@ -152,6 +152,9 @@ def _explained(name: str) -> Iterator[None]:
         ) from error
     except errors.HfHubHTTPError as error:
         raise ConfigError(_refused(name, place, error)) from error
+    except (RuntimeError, ValueError) as error:  # of files, and of the card's metadata
+        text = ' '.join(f'{error} {error.__cause__ or ""}'.split())
+        raise ConfigError(f'The upload to {place} failed: {text}') from error
     except (errors.OfflineModeIsEnabled, errors.HTTPError) as error:
         raise ConfigError(
             f'{place} cannot be reached: {error}. Check the connection, HF_ENDPOINT '

@@ -8,6 +8,7 @@ import sys
 
 import hub_server
 import huggingface_hub
+import huggingface_hub.constants
 import numpy as np
 import pytest
 from ruamel.yaml import YAML
@@ -15,9 +16,12 @@ from ruamel.yaml import YAML
 import dreamerv3
 from dreamerv3.main import main
 from embodied.core.errors import CheckpointError, ConfigError, TrustError
-from embodied.logging import EvalFile
+from embodied.logging.jsonl import EvalFile
 
 REPO = 'ann/catcher'
+# The library's own call of its HTTP client.
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content:DeprecationWarning")
+
 ACTING = """
 import dreamerv3, numpy as np, sys
 agent = dreamerv3.load(sys.argv[1])
