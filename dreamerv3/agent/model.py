@@ -17,7 +17,7 @@ from embodied.jax.layout import Layout
 from embodied.jax.model import Model, TrainResult
 
 from . import behavior
-from .actions import Actions
+from .actions import Actions, Values
 from .limits import check_limits, check_policy_grad
 from .networks import latents
 from .networks.decoder import Decoder
@@ -31,7 +31,7 @@ from .replay_context import Carry, Sequence, cut_context
 from .report import open_loop_video
 from .returns import Range
 
-__all__ = ['Dreamer', 'Nets']
+__all__ = ['Dreamer', 'Nets', 'PolicyParams']
 
 # Losses in the order in which a bad value spreads; JAX sorts dicts by their keys.
 LOSS_ORDER = ('dyn', 'rep', 'rec', 'rew', 'con', 'policy', 'value', 'repval')
@@ -200,24 +200,34 @@ class Dreamer(Model):
         key: jax.Array,
         greedy: bool,
     ) -> tuple[Carry, dict[str, jax.Array], dict[str, jax.Array]]:
-        enc, dyn, kernels, policy = params
+        gumbel, noise = self.policy_noise(key, obs['is_first'].shape[0])
+        state, dists = self.perceive(params, carry, obs, gumbel)
+        acts = self.actions.pred(dists) if greedy else self.actions.sample(dists, noise)
+        acts = self.actions.cast(acts)
+        return Carry(state, acts), acts, latents.pack(state)
+
+    def policy_noise(self, key: jax.Array, batch: int) -> tuple[jax.Array, Values]:
+        """All that is random about acting: for the state and for the actions."""
         key_state, key_action = jax.random.split(key)
-        batch = obs['is_first'].shape[0]  # which may be symbolic, for an export
+        gumbel = self._gumbel(key_state, (batch, 1))
+        return gumbel, self.actions.noise(key_action, (batch,))
+
+    def perceive(
+        self,
+        params: PolicyParams,
+        carry: Carry,
+        obs: dict[str, jax.Array],
+        gumbel: jax.Array,
+    ) -> tuple[State, dict[str, Any]]:
+        """The state after one more observation, and the policy in it, by action."""
+        enc, dyn, kernels, policy = params
         tokens = enc({k: obs[k] for k in self.encoded}, self.dtype)
         previous = self.actions.vector(carry.action, self.dtype)
         one = lambda x: x[:, None]
-        gumbel = self._gumbel(key_state, (batch, 1))
         recorded = (one(tokens), one(previous), one(obs['is_first']))
         states, _ = dyn.observe(carry.state, *recorded, gumbel, kernels)
         state = jax.tree.map(lambda x: x[:, 0], states)
-        dists = policy(state.feat)
-        if greedy:
-            acts = self.actions.pred(dists)
-        else:
-            noise = self.actions.noise(key_action, (batch,))
-            acts = self.actions.sample(dists, noise)
-        acts = self.actions.cast(acts)
-        return Carry(state, acts), acts, latents.pack(state)
+        return state, policy(state.feat)
 
     # Learning
 

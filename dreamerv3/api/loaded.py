@@ -13,6 +13,7 @@ from embodied.core.checkpoint import is_own, load_part_and_step
 from embodied.core.errors import SpaceError
 
 from ..agent.dreamer import Agent
+from ..agent.model import Dreamer, PolicyParams
 from . import bundle, foreign, hub
 from .origin import Origin
 from .predict import predict
@@ -81,8 +82,7 @@ def _load(
 class LoadedAgent:
     """Acts and imagines; does not learn. Made by `dreamerv3.load`.
 
-    `init_policy` and `policy` are those of the Agent contract, for a Driver;
-    `policy_function` is that of embodied.jax.Agent.
+    `init_policy` and `policy` are those of the Agent contract, for a Driver.
     """
 
     def __init__(self, origin: Origin, state: Mapping[str, np.ndarray], step: int):
@@ -96,7 +96,6 @@ class LoadedAgent:
         self._predict = jax.jit(functools.partial(predict, self._agent.model))
         self.init_policy = self._agent.init_policy
         self.policy = self._agent.policy
-        self.policy_function = self._agent.policy_function
 
     @property
     def obs_space(self) -> Spaces:
@@ -107,6 +106,16 @@ class LoadedAgent:
     @property
     def act_space(self) -> Spaces:
         return self._agent.origin.act_space
+
+    @property
+    def model(self) -> Dreamer:
+        """The pure functions that it consists of."""
+        return self._agent.model
+
+    @property
+    def policy_params(self) -> PolicyParams:
+        """What `model.policy` computes with."""
+        return self._agent.policy_params
 
     def act(
         self, obs: Mapping[str, Any], state: Carry | None = None, greedy: bool = False

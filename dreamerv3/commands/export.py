@@ -14,17 +14,17 @@ from ..api.origin import Origin
 
 __all__ = ['main']
 
-BUNDLE, STABLEHLO = 'bundle', 'stablehlo'
+BUNDLE, STABLEHLO, ONNX = 'bundle', 'stablehlo', 'onnx'
 
 DESCRIPTION = """\
-Writes a trained agent into the folder OUT, as a bundle: weights as safetensors, options,
-scores and a card. LOGDIR is a run or one of its checkpoints. `dreamer import`, `dreamer
-eval` and dreamerv3.load read such folders, and nothing in them runs code while they are
-loaded. A task that names code needs --trust where it is played. --push uploads the bundle
-to the hub of Hugging Face. --format stablehlo writes the policy as one file that plays
-without this package, and a script that does so; LOGDIR may also be a bundle or
-hf:owner/name then, and options of the run can be changed, as in --jax.compute_dtype
-float32."""
+Writes a trained agent into the folder OUT, as a bundle: weights as safetensors,
+options, scores and a card. LOGDIR is a run or one of its checkpoints. `dreamer import`,
+`dreamer eval` and dreamerv3.load read such folders, and nothing in them runs code while
+they are loaded. A task that names code needs --trust where it is played. --push uploads
+the bundle to the hub of Hugging Face. --format stablehlo or onnx writes the policy as
+one file that plays without this package, and a script that does so. LOGDIR may also be
+a bundle or hf:owner/name then, and options of the run can be changed, for example:
+--jax.compute_dtype float32."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -33,6 +33,8 @@ def main(argv: Sequence[str]) -> int:
     out = Path(args.out).expanduser()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f'{out} is not empty. Choose a new folder.')
+    if args.batch < 1:
+        raise ConfigError(f'--batch {args.batch} must be at least 1.')
     if args.format != BUNDLE:
         if args.push or args.private or args.license:
             raise ConfigError(
@@ -41,7 +43,8 @@ def main(argv: Sequence[str]) -> int:
             )
         from ..portable.export import export_policy  # JAX
 
-        print(export_policy(args.logdir, out, flags, args.trust, not args.no_env))
+        how = (args.trust, not args.no_env, args.batch)
+        print(export_policy(args.logdir, out, args.format, flags, *how))
         return 0
     if flags:
         parser.error(f'unrecognized arguments: {" ".join(flags)}')
@@ -80,13 +83,14 @@ def _parser() -> argparse.ArgumentParser:
     add('out')
     add(
         '--format',
-        choices=(BUNDLE, STABLEHLO),
+        choices=(BUNDLE, STABLEHLO, ONNX),
         default=BUNDLE,
         help=f'a bundle, for this package, or the policy alone ({BUNDLE})',
     )
     add('--push', metavar='OWNER/NAME', help='upload the bundle to this repository')
     add('--private', action='store_true', help='make a new repository private')
     add('--license', help='of the bundle, as the hub names it: mit, apache-2.0, ...')
+    add('--batch', type=int, default=1, help='rows that ONNX takes at once (1)')
     add(
         '--no-env',
         action='store_true',

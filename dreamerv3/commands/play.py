@@ -27,9 +27,9 @@ FRAMES = 2000  # in a video
 DESCRIPTION = """\
 Shows a trained agent at play: in a window, episode after episode, or as a video if
 there is no display or --out is given. FOLDER is a run, one of its checkpoints, an
-exported bundle, or one on the hub: hf:owner/name. Options of the run can be changed, for
-example: --logger.fps 30. Code that a bundle or a run of others names is not run without
---trust."""
+exported bundle, or one on the hub: hf:owner/name. Options of the run can be changed,
+for example: --logger.fps 30. Code that a bundle or a run of others names is not run
+without --trust."""
 
 
 def main(argv: Sequence[str]) -> int:

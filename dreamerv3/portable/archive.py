@@ -10,27 +10,28 @@ policy.zip
 import json
 import platform
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-import numpy as np
+import jax
 
 from embodied.envs import registry
 
+from .. import config as config_lib
 from ..api.foreign import without_places
 from ..api.loaded import LoadedAgent
 from ..api.origin import Origin
 from ..commands.describe import declared
-from .programs import PLATFORMS, Programs
 
-__all__ = ['ARCHIVE', 'describe_policy', 'write_archive']
+__all__ = ['ARCHIVE', 'Entries', 'describe_policy', 'shaped', 'write_archive']
 
 ARCHIVE = 'policy.zip'
-FORMAT = 1  # raised when players of before could not read what this code writes
+VERSION = 1  # raised when players of before could not read what this code writes
 PACKAGES = ('dreamer-parallel', 'jax', 'jaxlib', 'numpy')
-ALIGNMENT = 64  # bytes
+
+Entries: TypeAlias = dict[str, Iterable[bytes]]  # files of the archive, in parts
 
 
 def describe_policy(
@@ -41,13 +42,14 @@ def describe_policy(
     interface: of `describe_interface`; None if the environment is not known.
     """
     config = agent.config
+    carry = jax.tree.leaves(agent.init_policy(1))
     spaces = Origin(config, agent.obs_space, agent.act_space).save()
     for key, about in spaces['act_space'].items():
         about['environment'] = interface and interface['actions'][key]
     for key, about in spaces['obs_space'].items():
         about['environment'] = interface and interface['observations'][key]
     return {
-        'format': FORMAT,
+        'version': VERSION,
         'task': config.task,
         'step': agent.step,
         'observations': spaces['obs_space'],
@@ -58,35 +60,31 @@ def describe_policy(
         },
         'seed': config.seed,
         'compute_dtype': config.jax.compute_dtype,
-        'platforms': PLATFORMS,
+        'state': [{**shaped(x), 'shape': list(x.shape[1:])} for x in carry],
         'versions': {
             'python': platform.python_version(),
             **{name: metadata.version(name) for name in PACKAGES},
         },
-        'config': dict(without_places(config).flat),
     }
 
 
-def write_archive(path: Path, about: Mapping[str, Any], programs: Programs) -> None:
-    """about: of `describe_policy`; where the weights lie is added."""
-    weights, offset = [], 0
-    for value in programs.weights:
-        weights.append({**_shaped(value), 'offset': offset})
-        offset += value.nbytes + -value.nbytes % ALIGNMENT
-    state = [_shaped(x) for x in programs.state]
-    text = json.dumps({**about, 'state': state, 'weights': weights}, indent=2)
+def write_archive(
+    path: Path, config: Any, about: Mapping[str, Any], entries: Entries
+) -> None:
+    """about: of `describe_policy`, with what the format adds."""
+    text = json.dumps(about, indent=2, allow_nan=False)
     with zipfile.ZipFile(path, 'w', zipfile.ZIP_DEFLATED) as file:
         file.writestr('policy.json', text + '\n')
-        for name, code in programs.code.items():
-            file.writestr(f'{name}.stablehlo', code)
-        entry = zipfile.ZipInfo('weights.bin')  # which do not get smaller
-        with file.open(entry, 'w', force_zip64=True) as stream:
-            for value in programs.weights:
-                data = np.ascontiguousarray(value).tobytes()
-                stream.write(data + b'\0' * (-len(data) % ALIGNMENT))
+        file.writestr('config.yaml', config_lib.dump(without_places(config)))
+        for name, parts in entries.items():
+            entry = zipfile.ZipInfo(name)  # weights would not get smaller
+            with file.open(entry, 'w', force_zip64=True) as stream:
+                for part in parts:
+                    stream.write(part)
 
 
-def _shaped(value: Any) -> dict[str, Any]:
+def shaped(value: Any) -> dict[str, Any]:
+    """Type and shape of an array."""
     return {'dtype': value.dtype.name, 'shape': list(value.shape)}
 
 

@@ -15,9 +15,11 @@ from .archive import ARCHIVE, describe_policy, write_archive
 from .programs import export_programs
 from .readme import write_readme
 
-__all__ = ['export_policy']
+__all__ = ['ONNX', 'STABLEHLO', 'export_policy']
 
+STABLEHLO, ONNX = 'stablehlo', 'onnx'
 PLAYER, README = 'player.py', 'README.md'
+DTYPE, FLOAT32 = 'jax.compute_dtype', 'float32'
 ADVICE = (
     'The environment tells what the actions of the policy mean in its own units. Name '
     'one that can be made here with --task, or export without with --no-env: then '
@@ -26,22 +28,40 @@ ADVICE = (
 
 
 def export_policy(
-    source: str, out: Path, flags: Sequence[str], trust: bool, with_env: bool
+    source: str,
+    out: Path,
+    form: str,
+    flags: Sequence[str],
+    trust: bool,
+    with_env: bool = True,
+    batch: int = 1,
 ) -> str:
     """Writes policy.zip, player.py and README.md; returns what to say about them.
 
-    source: as of `dreamerv3.load`. flags: options of the run that change. with_env:
-    makes the environment to describe it.
+    source: as of `dreamerv3.load`. form: STABLEHLO or ONNX. flags: options of the run
+    that change. with_env: makes the environment to describe it. batch: rows of ONNX.
     """
+    if form == ONNX:  # onnxruntime has no bfloat16 on most processors
+        flags = [*flags, f'--{DTYPE}={FLOAT32}']
     agent = (load_player if with_env else load)(source, flags, trust)
     about = describe_policy(agent, _describe_env(agent) if with_env else None)
-    programs = export_programs(agent)
+    if form == ONNX:
+        from .onnx_program import compare_onnx, export_onnx
+
+        more, entries = export_onnx(agent, batch)
+    else:
+        more, entries = export_programs(agent)
+    about |= more
     out.mkdir(parents=True, exist_ok=True)
-    write_archive(out / ARCHIVE, about, programs)
+    write_archive(out / ARCHIVE, agent.config, about, entries)
     shutil.copyfile(Path(__file__).with_name(PLAYER), out / PLAYER)
     (out / README).write_text(write_readme(about))
     size = (out / ARCHIVE).stat().st_size
-    return f'{out}: policy of step {agent.step:,}, {size / 1e6:.1f} MB'
+    text = f'{out}: policy of step {agent.step:,}, {size / 1e6:.1f} MB'
+    if form == ONNX:
+        far = compare_onnx(agent, out / ARCHIVE, batch)
+        text += f'; it acts as the agent does, up to {far:.1g}'
+    return text
 
 
 def _describe_env(agent: LoadedAgent) -> Mapping[str, Any]:

@@ -1,11 +1,11 @@
-"""Acts with the policy in policy.zip: needs NumPy, jax and flatbuffers, no more.
+"""Acts with the policy in policy.zip, without the package that trained it.
 
     policy = Policy('policy.zip')
     action, state = policy.act(obs)  # an episode begins
     action, state = policy.act(obs, state)  # and goes on
 
-README.md says what observations must look like and what actions mean. To play an
-environment of Gymnasium whose spaces fit: python player.py CartPole-v1
+README.md says what to install, what observations must look like and what actions mean.
+To play an environment of Gymnasium whose spaces fit: python player.py CartPole-v1
 """
 
 import json
@@ -14,8 +14,6 @@ import pathlib
 import sys
 import zipfile
 
-import jax
-import jax.export
 import numpy as np
 
 
@@ -23,22 +21,12 @@ class Policy:
     """One policy for any number of environments, each with its own state."""
 
     def __init__(self, path, seed=None):
-        """seed: of sampled actions; None is the one that the agent had."""
+        """seed: of what is random; None is the one that the agent had."""
         with zipfile.ZipFile(path) as file:
             self.about = json.loads(file.read('policy.json'))
-            code = {x: file.read(f'{x}.stablehlo') for x in ('greedy', 'sampled')}
-            data = file.read('weights.bin')
-        self.programs = {
-            name: jax.jit(jax.export.deserialize(bytearray(x)).call)
-            for name, x in code.items()
-        }
-        self.weights = []
-        for x in self.about['weights']:
-            kind, size = np.dtype(x['dtype']), math.prod(x['shape'])
-            flat = np.frombuffer(data, kind, size, x['offset'])
-            self.weights.append(jax.device_put(flat.reshape(x['shape'])))
-        seed = self.about['seed'] if seed is None else seed
-        self.seed, self.calls = np.uint32(seed % 2**32), 0
+            seed = self.about['seed'] if seed is None else seed
+            program = {'stablehlo': StableHLO, 'onnx': Onnx}[self.about['format']]
+            self.program = program(file, self.about, seed)
 
     def act(self, obs, state=None, greedy=False):
         """The action in the environment's own units, and the state for the next call.
@@ -54,43 +42,90 @@ class Policy:
         """The same with the action as the agent gives it, in -1..1 or from 0 on."""
         spaces = self.about['observations'].items()
         batch = {key: checked(key, obs, space) for key, space in spaces}
-        single = {x.ndim == len(self.shape(key)) for key, x in batch.items()}
-        if len(single) > 1:
-            shapes = {key: x.shape for key, x in batch.items()}
-            raise ValueError(f'Some keys have an axis of a batch, others not: {shapes}')
-        if single == {True}:
-            batch = {key: x[None] for key, x in batch.items()}
+        axes = {batch[key].ndim - len(space['shape']) for key, space in spaces}
+        if len(axes) > 1:
+            raise ValueError('Some keys have an axis of a batch in front, others not')
+        single = axes == {0}
+        batch = {key: x[None] if single else x for key, x in batch.items()}
         rows = len(next(iter(batch.values())))
-        first = np.broadcast_to(np.asarray(obs.get('is_first', state is None)), rows)
+        first = np.array(np.broadcast_to(obs.get('is_first', False), rows), bool)
         if state is None:
             zeros = [(x['shape'], np.dtype(x['dtype'])) for x in self.about['state']]
-            state = [np.zeros((rows, *shape), kind) for shape, kind in zeros]
-            first = np.ones(rows, bool)
-        self.calls += 1
-        program = self.programs['greedy' if greedy else 'sampled']
-        inputs = {**batch, 'is_first': first.astype(bool)}
-        state, action = program(
-            self.weights, state, inputs, self.seed, np.uint32(self.calls)
-        )
-        pick = (lambda x: x[0]) if single == {True} else (lambda x: x)
-        return {k: pick(np.asarray(x)) for k, x in action.items()}, state
-
-    def shape(self, key):
-        return self.about['observations'][key]['shape']
+            state = [np.zeros((rows, *shape), dtype) for shape, dtype in zeros]
+            first[:] = True
+        state, action = self.program(state, {**batch, 'is_first': first}, greedy)
+        action = {key: np.asarray(x) for key, x in action.items()}
+        return {key: x[0] if single else x for key, x in action.items()}, state
 
     def outside(self, key, value):
-        """The action of `step` in the environment's own units, if they are known."""
+        """An action of `step` in the environment's own units, if they are known."""
         space = self.about['actions'][key]
+        there = space['environment'] or {'dtype': space['dtype']}
         if space['dtype'].startswith('float'):
-            value = np.clip(value, space['low'], space['high'], dtype=value.dtype)
-        there = space['environment']
-        if there is None:
-            return value
+            value = np.clip(value, -1, 1)
         if 'low' in there:
             value = value.astype(there['dtype']).astype(np.float64)
             low, high = np.asarray(there['low']), np.asarray(there['high'])
             value = low * (1 - value) / 2 + high * (1 + value) / 2
         return (value + np.asarray(there.get('start', 0))).astype(there['dtype'])
+
+
+class StableHLO:
+    """The policy as StableHLO, which jax compiles for the device that there is."""
+
+    def __init__(self, file, about, seed):
+        import jax.export
+
+        data, self.weights = file.read('weights.bin'), []
+        for x in about['weights']:
+            dtype, size = np.dtype(x['dtype']), math.prod(x['shape'])
+            flat = np.frombuffer(data, dtype, size, x['offset'])
+            self.weights.append(jax.device_put(flat.reshape(x['shape'])))
+        load = lambda name: jax.export.deserialize(bytearray(file.read(name)))
+        self.greedy = jax.jit(load('greedy.stablehlo').call)
+        self.sampled = jax.jit(load('sampled.stablehlo').call)
+        self.seed, self.calls = np.uint32(seed % 2**32), 0
+
+    def __call__(self, state, obs, greedy):
+        self.calls += 1
+        program, count = self.greedy if greedy else self.sampled, np.uint32(self.calls)
+        return program(self.weights, state, obs, self.seed, count)
+
+
+class Onnx:
+    """The policy as ONNX; what is random about it is an input."""
+
+    def __init__(self, file, about, seed):
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # errors
+        self.session = onnxruntime.InferenceSession(file.read('policy.onnx'), options)
+        self.about, self.random = about, np.random.default_rng(seed % 2**32)
+
+    def __call__(self, state, obs, greedy, noise=None):
+        rows, batch = len(obs['is_first']), self.about['batch']
+        if rows != batch:
+            raise ValueError(f'{rows} observations; this was exported for {batch}')
+        noise = self.draw() if noise is None else noise
+        inputs = {f'state/{i}': x for i, x in enumerate(state)}
+        inputs |= {f'obs/{k}': x for k, x in obs.items()} | noise
+        names = [x.name for x in self.session.get_outputs()]
+        outs = dict(zip(names, self.session.run(None, inputs), strict=True))
+        prefix = 'greedy/' if greedy else 'sampled/'
+        keys = sorted(self.about['actions'])
+        action = {k: outs[prefix + k] for k in keys}
+        # The last arrays of the state are the actions, which it remembers.
+        kept = [outs[f'next/{i}'] for i in range(len(state) - len(keys))]
+        return [*kept, *action.values()], action
+
+    def draw(self):
+        """Noise of one call: Gumbel for choices, normal for continuous actions."""
+        draws = {'gumbel': self.random.gumbel, 'normal': self.random.standard_normal}
+        return {
+            name: draws[x['kind']](size=x['shape']).astype(np.float32)
+            for name, x in self.about['noise'].items()
+        }
 
 
 def checked(key, obs, space):
@@ -111,13 +146,13 @@ def main(name, episodes=1):
 
     env = gymnasium.make(name)
     policy = Policy(pathlib.Path(__file__).with_name('policy.zip'))
-    (key, *others) = policy.about['observations']
+    key = next(iter(policy.about['observations']))
     for _ in range(episodes):
         obs, _ = env.reset()
         state, score, over = None, 0.0, False
         while not over:
-            named = obs if others or isinstance(obs, dict) else {key: obs}
-            action, state = policy.act(named, state)
+            obs = obs if isinstance(obs, dict) else {key: obs}
+            action, state = policy.act(obs, state)
             action = action['action'] if list(action) == ['action'] else action
             obs, reward, terminated, truncated, _ = env.step(action)
             score, over = score + float(reward), terminated or truncated
@@ -126,4 +161,4 @@ def main(name, episodes=1):
 
 
 if __name__ == '__main__':
-    main(*sys.argv[1:2], *map(int, sys.argv[2:3]))
+    main(sys.argv[1], *map(int, sys.argv[2:3]))

@@ -8,11 +8,11 @@ __all__ = ['write_readme']
 TEXT = """\
 # Policy for `{task}`, step {step:,}
 
-`policy.zip` holds a trained DreamerV3 policy, `player.py` is a readable script that acts
-with it. Neither needs the package that trained it:
+`policy.zip` holds a trained DreamerV3 policy, `player.py` is a readable script that
+acts with it. Neither needs the package that trained it:
 
 ```
-pip install numpy jax flatbuffers
+pip install {packages}
 ```
 
 ```python
@@ -25,13 +25,13 @@ action, state = policy.act(obs, state, greedy=True)  # the most likely action
 ```
 
 The state belongs to one episode of one environment: start without it, or give
-`obs['is_first'] = True`, when an episode begins. The first call compiles, which takes
-seconds. `obs` may be one observation or a batch; `policy.zip` runs on {platforms}.
+`obs['is_first'] = True`, when an episode begins. {running}
 
 ## Observations
 
-`obs` is a dict with these keys; others are ignored. Values go in as they are here: one-hot
-encoding, scaling of pixels and compression of large numbers are part of the policy.
+`obs` is a dict with these keys; others are ignored. Values go in as they are here:
+one-hot encoding, scaling of pixels and compression of large numbers are part of the
+policy.
 
 | key | dtype | shape | range |
 |---|---|---|---|
@@ -49,21 +49,43 @@ encoding, scaling of pixels and compression of large numbers are part of the pol
 
 {spaces}{settings}## What it was made with
 
-Computed in {dtype}. {versions}. Everything in this file, and all options of the training,
-are in `policy.json` inside of `policy.zip`: `unzip -p policy.zip policy.json`.
+Computed in {dtype}. {versions}.
+All of this is in `policy.json` inside of `policy.zip`, and the options of the training
+in `config.yaml`: `unzip -p policy.zip policy.json`.
 """
 
-KNOWN = """They are in the units of the environment: continuous values were clipped to \
--1..1 and
-scaled to the range below. `policy.step` returns them as the agent gives them, before that."""
+RUNNING = {
+    'stablehlo': """The first call compiles,
+which takes seconds. `obs` may be one observation or a batch with one more axis in front
+of every key. It runs on {platforms}; `pip install 'jax[cuda]'` brings the latter.""",
+    'onnx': """It takes {batch} at once:
+{rows}. What is random is an
+input, drawn by NumPy: other numbers than those of the package, of the same kind.""",
+}
+PACKAGES = {'stablehlo': 'numpy jax flatbuffers', 'onnx': 'numpy onnxruntime'}
 
-UNKNOWN = """The environment was not there when this was exported, so its own units are
-**not known**: continuous values are in -1..1 and have to be scaled by you, integers
-count from 0."""
+KNOWN = """They are in the units
+of the environment: continuous values are clipped to -1..1 and then scaled to the range
+below. `policy.step` returns them as the agent gives them, before that."""
+UNKNOWN = """The environment was
+not there when this was exported, so its own units are **not known**: continuous values
+are in -1..1 and have to be scaled by you, integers count from 0."""
 
-UNCHANGED = 'The environment gives them in this form.'
-NOT_KNOWN = """What the environment's wrappers did to observations is **not known**: it
-was not there when this was exported."""
+SETTINGS = """\
+## How the environment was set up
+
+The policy was trained with these settings of the environment. A loop that differs, in
+steps per action for example, is another task.
+
+| setting | value | meaning |
+|---|---|---|
+{rows}
+
+"""
+
+UNCHANGED = 'The environment gave them in this form.'
+NOT_KNOWN = """What wrappers did to the observations of the environment is **not
+known**: it was not there when this was exported."""
 
 
 def write_readme(about: Mapping[str, Any]) -> str:
@@ -72,7 +94,8 @@ def write_readme(about: Mapping[str, Any]) -> str:
     return TEXT.format(
         task=about['task'],
         step=about['step'],
-        platforms=' and '.join(about['platforms']),
+        packages=PACKAGES[about['format']],
+        running=_running(about),
         observations='\n'.join(_row(*x) for x in about['observations'].items()),
         changes=_changes(about['observations']) if known else NOT_KNOWN,
         units=KNOWN if known else UNKNOWN,
@@ -81,6 +104,17 @@ def write_readme(about: Mapping[str, Any]) -> str:
         settings=_settings(about['environment']['settings']),
         dtype=about['compute_dtype'],
         versions=', '.join(f'{k} {v}' for k, v in about['versions'].items()),
+    )
+
+
+def _running(about: Mapping[str, Any]) -> str:
+    batch = about.get('batch', 1)
+    return RUNNING[about['format']].format(
+        platforms=' and '.join(about.get('platforms', ())),
+        batch='one observation' if batch == 1 else f'{batch} observations',
+        rows='`--batch N` exports it for a batch of N'
+        if batch == 1
+        else 'an axis of that size comes in front of every key',
     )
 
 
@@ -154,8 +188,4 @@ def _settings(settings: Any) -> str:
     rows = '\n'.join(
         f'| `{x["name"]}` | {x["value"]} | {x["meaning"]} |' for x in settings
     )
-    return (
-        '## How the environment was set up\n\nThe policy was trained with these settings '
-        'of the environment. A loop that differs, in\nsteps per action for example, is '
-        f'another task.\n\n| setting | value | meaning |\n|---|---|---|\n{rows}\n\n'
-    )
+    return SETTINGS.format(rows=rows)

@@ -7,7 +7,7 @@ weights: where little moves in memory from call to call, a GPU is faster to laun
 """
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -27,7 +27,7 @@ from .programs import Compiled, Compiler, Program
 from .rollout import Members, Rolled, Rollout
 from .tree import Packer, Tree
 
-__all__ = ['Agent']
+__all__ = ['Agent', 'policy_key']
 
 # Streams of random numbers: reports must not disturb training or acting.
 INIT, TRAIN, POLICY, REPORT = range(4)
@@ -167,19 +167,10 @@ class Agent(base.Agent):
         )
         return carry, *jax.tree.map(np.asarray, results)
 
-    def policy_function(self, greedy: bool) -> tuple[Callable[..., Any], list[Any]]:
-        """act(weights, carry, obs, seed, count) -> carry, acts, and its weights.
-
-        It acts as `policy` does in call number `count`, from 1, of an agent with this
-        seed, and is pure: it can be compiled elsewhere.
-        """
-
-        def act(weights, carry, obs, seed, count):
-            key = stream_key(jax.random.key(seed), POLICY, count)
-            params = self._policy_tree.unflatten(weights)
-            return self.model.policy(params, carry, obs, key, greedy)[:2]
-
-        return act, list(self._snapshot)
+    @property
+    def policy_params(self) -> Any:
+        """What acting computes with, as the model's own tree."""
+        return self._policy_tree.unflatten(self._snapshot)
 
     def init_table(self, rows: int) -> base.Carry:
         """Carries of `rows` environments, to stay on the device."""
@@ -437,6 +428,12 @@ class Agent(base.Agent):
         """Number of the first of these calls."""
         self._counts[stream] += calls
         return np.uint32(self._counts[stream] - calls + 1)
+
+
+def policy_key(seed: Any, count: Any) -> jax.Array:
+    """The key of the policy of an agent with this seed in its call number `count`, from
+    1."""
+    return stream_key(jax.random.key(seed), POLICY, count)
 
 
 def stream_key(key: jax.Array, stream: int, count: jax.Array) -> jax.Array:

@@ -1,7 +1,7 @@
 """A server that speaks the part of the hub's protocol that uploads and downloads need.
 
 Repositories are kept in memory, each as a list of commits {path: bytes}. Large files
-travel by git-lfs, small ones within the commit, as the hub decides it by .gitattributes.
+travel by git-lfs, small ones within the commit, as the hub decides by .gitattributes.
 """
 
 import base64
