@@ -42,10 +42,10 @@ def export_onnx(agent: LoadedAgent, batch: int) -> tuple[dict[str, Any], Entries
     def policy(*inputs):
         state, rest = inputs[: len(carry)], inputs[len(carry) :]
         seen, (gumbel, *draws) = dict(zip(obs, rest, strict=False)), rest[len(obs) :]
+        noise = dict(zip(model.actions.spaces, draws, strict=True))
         state = jax.tree.unflatten(form, state)
         state, dists = model.perceive(params, state, seen, gumbel)
-        draws = dict(zip(model.actions.spaces, draws, strict=True))
-        acts = [model.actions.pred(dists), model.actions.sample(dists, draws)]
+        acts = [model.actions.pred(dists), model.actions.sample(dists, noise)]
         return *state, *jax.tree.leaves([model.actions.cast(x) for x in acts])
 
     shapes = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in carry]
@@ -74,7 +74,7 @@ def export_onnx(agent: LoadedAgent, batch: int) -> tuple[dict[str, Any], Entries
 def compare_onnx(agent: LoadedAgent, path: Path, batch: int) -> float:
     """The largest difference of continuous actions between the agent and the player
     with the archive at `path`; raises if the two do not agree."""
-    program = Policy(path).program
+    program: Any = Policy(path).program
     model, rng, worst = agent.model, np.random.default_rng(0), 0.0
     state = agent.init_policy(batch)
     with jax.default_matmul_precision('highest'):
@@ -84,17 +84,17 @@ def compare_onnx(agent: LoadedAgent, path: Path, batch: int) -> float:
             greedy = call % 2 == 0
             key = policy_key(agent.config.seed, call + 1)
             gumbel, draws = model.policy_noise(key, batch)
-            noise = {STATE: gumbel, **{f'noise/{k}': x for k, x in draws.items()}}
-            noise = {k: np.asarray(x) for k, x in noise.items()}
+            noise = {f'noise/{k}': np.asarray(x) for k, x in draws.items()}
+            noise[STATE] = np.asarray(gumbel)
             leaves = [np.asarray(x) for x in jax.tree.leaves(state)]
             _, given = program(leaves, obs, greedy, noise)
             mode = 'eval' if greedy else 'train'
             state, acts, _ = agent.policy(state, obs, mode)
-            for key, space in agent.act_space.items():
-                far = np.abs(given[key].astype(np.float64) - acts[key]).max()
+            for name, space in agent.act_space.items():
+                far = np.abs(given[name].astype(np.float64) - acts[name]).max()
                 if far > (0 if space.discrete else TOLERANCE):
                     raise ConfigError(
-                        f'The policy as ONNX does not act as the agent does: {key!r} '
+                        f'The policy as ONNX does not act as the agent does: {name!r} '
                         f'differs by {far:.2g} in call {call} of {CALLS}. Use --format '
                         'stablehlo.'
                     )

@@ -25,8 +25,11 @@ class Policy:
         with zipfile.ZipFile(path) as file:
             self.about = json.loads(file.read('policy.json'))
             seed = self.about['seed'] if seed is None else seed
-            program = {'stablehlo': StableHLO, 'onnx': Onnx}[self.about['format']]
-            self.program = program(file, self.about, seed)
+            self.program: StableHLO | Onnx
+            if self.about['format'] == 'onnx':
+                self.program = Onnx(file, self.about, seed)
+            else:
+                self.program = StableHLO(file, self.about, seed)
 
     def act(self, obs, state=None, greedy=False):
         """The action in the environment's own units, and the state for the next call.
@@ -121,11 +124,13 @@ class Onnx:
 
     def draw(self):
         """Noise of one call: Gumbel for choices, normal for continuous actions."""
-        draws = {'gumbel': self.random.gumbel, 'normal': self.random.standard_normal}
-        return {
-            name: draws[x['kind']](size=x['shape']).astype(np.float32)
-            for name, x in self.about['noise'].items()
-        }
+        drawn = {}
+        for name, x in self.about['noise'].items():
+            is_choice, shape = x['kind'] == 'gumbel', x['shape']
+            draw = self.random
+            value = draw.gumbel(size=shape) if is_choice else draw.normal(size=shape)
+            drawn[name] = np.asarray(value, np.float32)
+        return drawn
 
 
 def checked(key, obs, space):

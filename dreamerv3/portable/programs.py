@@ -4,7 +4,6 @@ Two programs share the weights, one for the most likely actions and one for samp
 each is exactly what the agent compiles, so that it computes the same.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -68,8 +67,7 @@ def _lower(
 
     obs = {k: batch(x) for k, x in agent.obs_space.items()}
     number = jax.ShapeDtypeStruct((), jnp.uint32)
-    function: Callable[..., Any] = jax.jit(policy)
-    return jax.export.export(function, platforms=PLATFORMS)(
+    return jax.export.export(jax.jit(policy), platforms=PLATFORMS)(
         [jax.ShapeDtypeStruct(weights[i].shape, weights[i].dtype) for i in used],
         [batch(jax.ShapeDtypeStruct(x.shape[1:], x.dtype)) for x in carry],
         {**obs, 'is_first': jax.ShapeDtypeStruct((rows,), bool)},
