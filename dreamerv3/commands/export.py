@@ -33,15 +33,9 @@ def main(argv: Sequence[str]) -> int:
     out = Path(args.out).expanduser()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f'{out} is not empty. Choose a new folder.')
-    if args.batch < 1:
-        raise ConfigError(f'--batch {args.batch} must be at least 1.')
+    _check(args)
     if args.format != BUNDLE:
-        if args.push or args.private or args.license:
-            raise ConfigError(
-                '--push, --private and --license are for bundles. Push the bundle: '
-                'those who have it can export its policy.'
-            )
-        from ..portable.export import export_policy  # JAX
+        from ..portable.policy_folder import export_policy  # JAX
 
         how = (args.trust, not args.no_env, args.batch)
         print(export_policy(args.logdir, out, args.format, flags, *how))
@@ -54,6 +48,23 @@ def main(argv: Sequence[str]) -> int:
     if args.push:
         print(hub.push(out, args.push, args.private))
     return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raises if an option does not go with the format."""
+    if args.batch < 1:
+        raise ConfigError(f'--batch {args.batch} must be at least 1.')
+    if args.batch > 1 and args.format != ONNX:
+        raise ConfigError(
+            '--batch is for --format onnx: the others take any number of rows.'
+        )
+    if args.format == BUNDLE and args.no_env:
+        raise ConfigError('--no-env is for policies: a bundle makes no environment.')
+    if args.format != BUNDLE and (args.push or args.private or args.license):
+        raise ConfigError(
+            '--push, --private and --license are for bundles. Push the bundle: those '
+            'who have it can export its policy.'
+        )
 
 
 def _export_bundle(args: argparse.Namespace, out: Path) -> str:

@@ -12,6 +12,7 @@ import platform
 import zipfile
 from collections.abc import Iterable, Mapping
 from importlib import metadata
+from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -69,7 +70,7 @@ def describe_policy(
 
 
 def write_archive(
-    path: Path, config: Any, about: Mapping[str, Any], entries: Entries
+    path: Path | BytesIO, config: Any, about: Mapping[str, Any], entries: Entries
 ) -> None:
     """about: of `describe_policy`, with what the format adds."""
     text = json.dumps(about, indent=2, allow_nan=False)

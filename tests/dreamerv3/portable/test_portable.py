@@ -19,7 +19,7 @@ from dreamerv3 import factories
 from dreamerv3.agent.dreamer import Agent
 from dreamerv3.api import bundle
 from dreamerv3.main import main
-from dreamerv3.portable.onnx_program import compare_onnx
+from dreamerv3.portable.onnx_graph import compare_onnx
 from embodied import envs
 from embodied.core.checkpoint import Checkpoint
 from embodied.core.errors import ConfigError
@@ -346,6 +346,24 @@ def test_dtype_is_chosen_by_the_option_of_the_run(pendulum, tmp_path):
     assert policy.about['compute_dtype'] == 'bfloat16'
     obs = {'vector': np.ones(3, np.float32)}
     assert policy.step(obs)[0] == agent.act(obs)[0]
+
+
+@pytest.mark.parametrize(
+    ('flags', 'words'),
+    [
+        (['stablehlo', '--batch', '2'], 'any number of rows'),
+        (['onnx', '--batch', '0'], 'at least 1'),
+        (['onnx', '--push', 'a/b'], 'are for bundles'),
+        (['bundle', '--no-env'], 'is for policies'),
+        (['bundle', '--batch', '2'], 'is for --format onnx'),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    pendulum, tmp_path, capsys, flags, words
+):
+    assert export(pendulum, tmp_path / 'out', *flags) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / 'out').exists()
 
 
 # ONNX

@@ -1,4 +1,4 @@
-"""Interface: what lies between an environment and the agent, as plain data.
+"""Wrapping: what lies between an environment and the agent, as plain data.
 
 A robot that is to act with a trained policy has no wrappers of ours. It needs to know
 what they did to each observation on its way to the agent, and to each action on its way

@@ -1,4 +1,4 @@
-"""Programs: a trained policy as StableHLO, apart from its weights.
+"""StableHLO: a trained policy as programs, apart from its weights.
 
 Two programs share the weights, one for the most likely actions and one for samples:
 each is exactly what the agent compiles, so that it computes the same.
@@ -11,22 +11,25 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 
+from embodied.envs import extras
 from embodied.jax.agent import policy_key
 
 from ..api.loaded import LoadedAgent
 from .archive import Entries, shaped
 
-__all__ = ['export_programs']
+__all__ = ['export_stablehlo']
 
+EXTRA = 'stablehlo'
 PLATFORMS = ('cpu', 'cuda')
 NAMES = {'greedy': True, 'sampled': False}  # and whether they are greedy
 ROWS = 'rows'  # the symbolic size of a batch
 ALIGNMENT = 64  # bytes
 
 
-def export_programs(agent: LoadedAgent) -> tuple[dict[str, Any], Entries]:
+def export_stablehlo(agent: LoadedAgent) -> tuple[dict[str, Any], Entries]:
     """program(weights, state, obs, seed, count) -> state, actions, for any number of
     rows and on all PLATFORMS; what a player has to know about it, and the files."""
+    extras.check('flatbuffers', EXTRA)  # by which jax.export serializes
     weights, structure = jax.tree.flatten(agent.policy_params)
     # Samples need all that the most likely actions need.
     program = _lower(agent, weights, structure, range(len(weights)), greedy=False)

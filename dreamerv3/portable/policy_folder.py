@@ -1,18 +1,18 @@
-"""Export: the policy of a trained agent into a folder, with its player and README."""
+"""The folder of an exported policy: the archive, its player and README."""
 
+import io
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from embodied.core.errors import ConfigError, DreamerError
-from embodied.envs.interface import describe_interface
+from embodied.envs.wrapping import describe_interface
 
 from .. import factories
 from ..api.evaluate import refuse_other_spaces
 from ..api.loaded import LoadedAgent, load, load_player
 from .archive import ARCHIVE, describe_policy, write_archive
-from .programs import export_programs
 from .readme import write_readme
 
 __all__ = ['ONNX', 'STABLEHLO', 'export_policy']
@@ -45,23 +45,28 @@ def export_policy(
         flags = [*flags, f'--{DTYPE}={FLOAT32}']
     agent = (load_player if with_env else load)(source, flags, trust)
     about = describe_policy(agent, _describe_env(agent) if with_env else None)
+    archive = io.BytesIO()
     if form == ONNX:
-        from .onnx_program import compare_onnx, export_onnx
+        from .onnx_graph import compare_onnx, export_onnx
 
         more, entries = export_onnx(agent, batch)
+        about |= more
+        write_archive(archive, agent.config, about, entries)
+        far = compare_onnx(agent, archive, batch)
+        note = f'; it acts as the agent does, up to {far:.1g}'
     else:
-        more, entries = export_programs(agent)
-    about |= more
+        from .stablehlo import export_stablehlo
+
+        more, entries = export_stablehlo(agent)
+        about |= more
+        write_archive(archive, agent.config, about, entries)
+        note = ''
     out.mkdir(parents=True, exist_ok=True)
-    write_archive(out / ARCHIVE, agent.config, about, entries)
+    (out / ARCHIVE).write_bytes(archive.getbuffer())
     shutil.copyfile(Path(__file__).with_name(PLAYER), out / PLAYER)
     (out / README).write_text(write_readme(about))
-    size = (out / ARCHIVE).stat().st_size
-    text = f'{out}: policy of step {agent.step:,}, {size / 1e6:.1f} MB'
-    if form == ONNX:
-        far = compare_onnx(agent, out / ARCHIVE, batch)
-        text += f'; it acts as the agent does, up to {far:.1g}'
-    return text
+    size = len(archive.getbuffer()) / 1e6
+    return f'{out}: policy of step {agent.step:,}, {size:.1f} MB{note}'
 
 
 def _describe_env(agent: LoadedAgent) -> Mapping[str, Any]:

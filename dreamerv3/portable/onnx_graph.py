@@ -5,6 +5,7 @@ acting is an input: Gumbel noise of the state and of discrete actions, normal no
 continuous ones. The graph puts out the most likely actions and samples.
 """
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +72,10 @@ def export_onnx(agent: LoadedAgent, batch: int) -> tuple[dict[str, Any], Entries
     return {'format': 'onnx', 'batch': batch, 'noise': about}, entries
 
 
-def compare_onnx(agent: LoadedAgent, path: Path, batch: int) -> float:
+def compare_onnx(agent: LoadedAgent, file: Path | BytesIO, batch: int) -> float:
     """The largest difference of continuous actions between the agent and the player
-    with the archive at `path`; raises if the two do not agree."""
-    program: Any = Policy(path).program
+    with the archive; raises if the two do not agree."""
+    program: Any = Policy(file).program
     model, rng, worst = agent.model, np.random.default_rng(0), 0.0
     state = agent.init_policy(batch)
     with jax.default_matmul_precision('highest'):
