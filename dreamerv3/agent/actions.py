@@ -12,7 +12,7 @@ from embodied.core.errors import SpaceError
 
 from .networks.inputs import flat_size, num_classes
 
-__all__ = ['Actions']
+__all__ = ['Actions', 'Values']
 
 Dists: TypeAlias = dict[str, Any]
 Values: TypeAlias = dict[str, jax.Array]

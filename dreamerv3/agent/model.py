@@ -16,7 +16,7 @@ from embodied.jax import nets, outputs
 from embodied.jax.devices import Devices
 
 from . import behavior
-from .actions import Actions
+from .actions import Actions, Values
 from .limits import check_limits, check_losses, check_policy_grad, check_scale
 from .networks import latents
 from .networks.decoder import Decoder
@@ -30,7 +30,7 @@ from .report import open_loop_video
 from .returns import Range
 from .vector_model import VectorModel, Weights
 
-__all__ = ['Dreamer', 'Nets', 'Seen']
+__all__ = ['Dreamer', 'Nets', 'PolicyParams', 'Seen']
 
 BEHAVIOR = ('policy', 'value', 'repval')  # losses of policy and value
 
@@ -159,24 +159,34 @@ class Dreamer(VectorModel):
         key: jax.Array,
         greedy: bool,
     ) -> tuple[Carry, dict[str, jax.Array], dict[str, jax.Array]]:
-        enc, dyn, kernels, policy = params
+        gumbel, noise = self.policy_noise(key, obs['is_first'].shape[0])
+        state, dists = self.perceive(params, carry, obs, gumbel)
+        acts = self.actions.pred(dists) if greedy else self.actions.sample(dists, noise)
+        acts = self.actions.cast(acts)
+        return Carry(state, acts), acts, latents.pack(state)
+
+    def policy_noise(self, key: jax.Array, batch: int) -> tuple[jax.Array, Values]:
+        """All that is random about acting: for the state and for the actions."""
         key_state, key_action = jax.random.split(key)
-        batch = len(obs['is_first'])
+        gumbel = self._gumbel(key_state, (batch, 1))
+        return gumbel, self.actions.noise(key_action, (batch,))
+
+    def perceive(
+        self,
+        params: PolicyParams,
+        carry: Carry,
+        obs: dict[str, jax.Array],
+        gumbel: jax.Array,
+    ) -> tuple[State, dict[str, Any]]:
+        """The state after one more observation, and the policy in it, by action."""
+        enc, dyn, kernels, policy = params
         tokens = enc({k: obs[k] for k in self.encoded}, self.dtype)
         previous = self.actions.vector(carry.action, self.dtype)
         one = lambda x: x[:, None]
-        gumbel = self._gumbel(key_state, (batch, 1))
         recorded = (one(tokens), one(previous), one(obs['is_first']))
         states, _ = dyn.observe(carry.state, *recorded, gumbel, kernels)
         state = jax.tree.map(lambda x: x[:, 0], states)
-        dists = policy(state.feat)
-        if greedy:
-            acts = self.actions.pred(dists)
-        else:
-            noise = self.actions.noise(key_action, (batch,))
-            acts = self.actions.sample(dists, noise)
-        acts = self.actions.cast(acts)
-        return Carry(state, acts), acts, latents.pack(state)
+        return state, policy(state.feat)
 
     # Learning
 

@@ -31,13 +31,15 @@ from .. import config as config_lib
 from .foreign import without_places
 from .origin import Origin
 
-__all__ = ['WEIGHTS', 'is_bundle', 'read', 'write']
+__all__ = ['AGENT', 'CARD', 'FILES', 'SCORES', 'WEIGHTS', 'is_bundle', 'read', 'write']
 
 WEIGHTS = r'^(params|slow|ranges)\.'  # what of an agent's state is not the optimizer's
 FORMAT = 1  # raised when code of before could not read what this code writes
 TENSORS = 'weights.safetensors'
 AGENT = 'agent.json'
 CONFIG = 'config.yaml'
+SCORES, CARD = 'scores.csv', 'README.md'
+FILES = (AGENT, CONFIG, TENSORS, SCORES, CARD)
 
 BROKEN = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 LARGEST = 1 << 22  # bytes of agent.json and of config.yaml

@@ -25,7 +25,14 @@ from .. import config as config_lib
 from .. import factories
 from ..vector_envs import CHOICE
 
-__all__ = ['ENVS', 'EPISODES', 'Evaluation', 'evaluate', 'play']
+__all__ = [
+    'ENVS',
+    'EPISODES',
+    'Evaluation',
+    'evaluate',
+    'play',
+    'refuse_other_spaces',
+]
 
 EPISODES = 20
 ENVS = 4  # environments at the same time
@@ -106,7 +113,7 @@ def play(
                 'There is nothing to film: no observation is an image. Evaluate '
                 'without videos.'
             )
-        _refuse_other_spaces(agent, driver)
+        refuse_other_spaces(agent, driver)
         games = _Games(driver.length, episodes, videos, images)
         driver.on_batch(games.take)
         driver.reset(agent.init_policy)
@@ -120,11 +127,14 @@ def play(
     return games.result()
 
 
-def _refuse_other_spaces(agent: Any, driver: embodied.Driver) -> None:
-    """Agents that know their spaces play no environment with other ones."""
+def refuse_other_spaces(agent: Any, env: Any) -> None:
+    """Agents that know their spaces play no environment with other ones.
+
+    env: an environment, or the driver of some.
+    """
     pairs = (
-        ('observation', getattr(agent, 'obs_space', {}), driver.obs_space),
-        ('action', getattr(agent, 'act_space', {}), driver.act_space),
+        ('observation', getattr(agent, 'obs_space', {}), env.obs_space),
+        ('action', getattr(agent, 'act_space', {}), env.act_space),
     )
     for what, known, given in pairs:
         for key, space in known.items():
@@ -135,7 +145,7 @@ def _refuse_other_spaces(agent: Any, driver: embodied.Driver) -> None:
                     f'The agent was trained with the {what} {key!r}, '
                     f'{describe(space)}. '
                     f'The environment has {describe(other) if other else "none"}. '
-                    f'Evaluate on a task with the spaces of its training.'
+                    f'Name a task with the spaces of its training.'
                 )
 
 

@@ -7,6 +7,7 @@ asks for it.
 """
 
 import argparse
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,7 +53,7 @@ class Taken(NamedTuple):
 
     config: elements.Config
     trusted: bool  # whether code that the task names may run
-    source: Path
+    source: str | os.PathLike  # as the user has named it
 
     def check_task(self) -> None:
         """Raises TrustError if making the environment would run untrusted code."""
@@ -76,7 +77,7 @@ def take(
     came: elements.Config,
     is_own: bool,
     trust: bool,
-    source: Path,
+    source: str | os.PathLike,
 ) -> Taken:
     """The options `came` with the source, changed by the user's flags.
 
@@ -109,7 +110,9 @@ def without_places(config: elements.Config) -> elements.Config:
     )
 
 
-def _check_module(flags: Sequence[str], came: elements.Config, source: Path) -> None:
+def _check_module(
+    flags: Sequence[str], came: elements.Config, source: str | os.PathLike
+) -> None:
     module = came.flat.get(MODULE, '')
     if module and MODULE not in config_lib.parse_flags(flags):
         raise TrustError(

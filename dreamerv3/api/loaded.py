@@ -3,7 +3,6 @@
 import functools
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +13,8 @@ from embodied.core.checkpoint import is_own, load_part_and_step
 from embodied.core.errors import SpaceError
 
 from ..agent.dreamer import Agent
-from . import bundle, foreign
+from ..agent.model import Dreamer, PolicyParams
+from . import bundle, foreign, hub
 from .origin import Origin
 from .predict import predict
 from .shaping import batched
@@ -44,13 +44,14 @@ class Imagined(NamedTuple):
 def load(
     path: str | os.PathLike, flags: Sequence[str] = (), trust: bool = False
 ) -> 'LoadedAgent':
-    """The agent of a run, of one of its checkpoints or of an exported bundle.
+    """The agent of a run, of one of its checkpoints or of an exported bundle, which
+    may lie on the hub of Hugging Face: hf:owner/name.
 
     `flags` change the options that it was trained with, as on the command line:
     load(path, ['--jax.platform', 'cpu']). No code of others runs while it is loaded,
     unless `trust` allows it: checkpoints with more than arrays need that.
     """
-    return _load(Path(path).expanduser(), flags, trust, play=False)
+    return _load(path, flags, trust, play=False)
 
 
 def load_player(
@@ -58,10 +59,13 @@ def load_player(
 ) -> 'LoadedAgent':
     """The same for playing its task, which is refused if that would run the code of
     others without `trust`."""
-    return _load(Path(path).expanduser(), flags, trust, play=True)
+    return _load(path, flags, trust, play=True)
 
 
-def _load(path: Path, flags: Sequence[str], trust: bool, play: bool) -> 'LoadedAgent':
+def _load(
+    source: str | os.PathLike, flags: Sequence[str], trust: bool, play: bool
+) -> 'LoadedAgent':
+    path = hub.locate(source)
     if bundle.is_bundle(path):
         origin, state, step = bundle.read(path)
         own = False
@@ -69,7 +73,7 @@ def _load(path: Path, flags: Sequence[str], trust: bool, play: bool) -> 'LoadedA
         data, step = load_part_and_step(path, 'agent', trust)
         origin, state = Origin.of_checkpoint(data, path), data['state']
         own = is_own(path, 'agent')
-    taken = foreign.take(flags, origin.config, own, trust, path)
+    taken = foreign.take(flags, origin.config, own, trust, source)
     if play:
         taken.check_task()
     return LoadedAgent(origin._replace(config=taken.config), state, step)
@@ -102,6 +106,16 @@ class LoadedAgent:
     @property
     def act_space(self) -> Spaces:
         return self._agent.origin.act_space
+
+    @property
+    def model(self) -> Dreamer:
+        """The pure functions that it consists of."""
+        return self._agent.model
+
+    @property
+    def policy_params(self) -> PolicyParams:
+        """What `model.policy` computes with."""
+        return self._agent.policy_params
 
     def act(
         self, obs: Mapping[str, Any], state: Carry | None = None, greedy: bool = False

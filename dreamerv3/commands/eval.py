@@ -12,7 +12,7 @@ from embodied.core.outside import shown
 from embodied.logging.jsonl import EvalFile
 
 from .. import factories
-from ..api import foreign
+from ..api import foreign, hub
 from ..api.evaluate import ENVS, EPISODES, play
 
 __all__ = ['main']
@@ -21,9 +21,9 @@ VIDEOS = 3
 
 DESCRIPTION = """\
 Plays with a trained agent and prints its scores. FOLDER is a run, one of its
-checkpoints or an exported bundle. Options of the run can be changed as for training,
-for example: --seed 1 --jax.platform cpu. Code that a bundle or a run of others names
-is not run without --trust."""
+checkpoints, an exported bundle, or one on the hub: hf:owner/name. Options of the run
+can be changed as for training, for example: --seed 1 --jax.platform cpu. Code that a
+bundle or a run of others names is not run without --trust."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -53,7 +53,7 @@ def main(argv: Sequence[str]) -> int:
         ),
         sep='\n',
     )
-    out = Path(args.out or args.folder).expanduser()
+    out = hub.results_folder(args.out or args.folder)
     with contextlib.closing(EvalFile(out)) as file:
         scores = result.scores.tolist()
         file.add(agent.step, {**summary, 'greedy': greedy, 'scores': scores})

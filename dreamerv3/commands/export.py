@@ -1,145 +1,111 @@
-"""`dreamer export`: writes the agent of a run as a bundle, with scores and a card."""
+"""`dreamer export`: a trained agent as a bundle, or its policy as a file of its own."""
 
 import argparse
-import csv
 import re
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import elements
-import numpy as np
 
 from embodied.core.checkpoint import load_part_and_step
 from embodied.core.errors import ConfigError
-from embodied.envs import registry
-from embodied.logging import read_records, read_scores
 
-from .. import module_options
-from ..api import bundle, foreign
+from ..api import bundle, foreign, hub
+from ..api.card import Scores, write_card
 from ..api.origin import Origin
 
 __all__ = ['main']
 
-BINS = 200  # rows of scores.csv at most
-FINAL_EPISODES = 100  # that the card's training score is the mean of
+BUNDLE, STABLEHLO, ONNX = 'bundle', 'stablehlo', 'onnx'
 
 DESCRIPTION = """\
-Writes a trained agent into the folder OUT: weights as safetensors, options, scores and
-a card. LOGDIR is a run or one of its checkpoints. `dreamer import`, `dreamer eval` and
-dreamerv3.load read such folders, and nothing in them runs code while they are loaded. A
-task that names code needs --trust where it is played."""
-
-CARD = """\
-# {task}, {size} parameters
-
-A DreamerV3 agent, trained for {step:,} environment steps on `{task}`.
-
-{scores}
-
-| observation | |
-|---|---|
-{observations}
-
-| action | |
-|---|---|
-{actions}
-
-```python
-import dreamerv3
-
-agent = dreamerv3.load({path!r})
-action, state = agent.act(obs)
-```
-
-`dreamer eval {quoted}` plays with it, `dreamer import {quoted} --logdir NEW` trains it
-further.{code} Options are in `config.yaml`, the scores of the training in `scores.csv`.
-"""
-
-CODE = """ The task is code, which is not in this folder: both need `--trust` to import
-what it names, or another `--task`."""
-MODULE = """ The agent is code, too, `{module}`, which is not in this folder: where that
-module can be imported, `--trust` (`trust=True` in Python) lets it be loaded."""
+Writes a trained agent into the folder OUT, as a bundle: weights as safetensors,
+options, scores and a card. LOGDIR is a run or one of its checkpoints. `dreamer import`,
+`dreamer eval` and dreamerv3.load read such folders, and nothing in them runs code while
+they are loaded. A task that names code needs --trust where it is played. --push uploads
+the bundle to the hub of Hugging Face. --format stablehlo or onnx writes the policy as
+one file that plays without this package, and a script that does so. LOGDIR may also be
+a bundle or hf:owner/name then, and options of the run can be changed, for example:
+--jax.compute_dtype float32."""
 
 
 def main(argv: Sequence[str]) -> int:
     parser = _parser()
-    args, unknown = foreign.parse(parser, argv)
-    if unknown:
-        parser.error(f'unrecognized arguments: {" ".join(unknown)}')
-    run, out = Path(args.logdir).expanduser(), Path(args.out).expanduser()
-    if out.exists() and any(out.iterdir()):
+    args, flags = foreign.parse(parser, argv)
+    out = Path(args.out).expanduser()
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f'{out} is not empty. Choose a new folder.')
+    _check(args)
+    if args.format != BUNDLE:
+        from ..portable.policy_folder import export_policy  # JAX
+
+        how = (args.trust, not args.no_env, args.batch)
+        print(export_policy(args.logdir, out, args.format, flags, *how))
+        return 0
+    if flags:
+        parser.error(f'unrecognized arguments: {" ".join(flags)}')
+    if args.push:
+        hub.check_push(args.push)
+    print(_export_bundle(args, out))
+    if args.push:
+        print(hub.push(out, args.push, args.private))
+    return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raises if an option does not go with the format."""
+    if args.batch < 1:
+        raise ConfigError(f'--batch {args.batch} must be at least 1.')
+    if args.batch > 1 and args.format != ONNX:
+        raise ConfigError(
+            '--batch is for --format onnx: the others take any number of rows.'
+        )
+    if args.format == BUNDLE and args.no_env:
+        raise ConfigError('--no-env is for policies: a bundle makes no environment.')
+    if args.format != BUNDLE and (args.push or args.private or args.license):
+        raise ConfigError(
+            '--push, --private and --license are for bundles. Push the bundle: those '
+            'who have it can export its policy.'
+        )
+
+
+def _export_bundle(args: argparse.Namespace, out: Path) -> str:
+    """Writes the bundle; returns what to say about it."""
+    run = Path(args.logdir).expanduser()
+    if bundle.is_bundle(run):
+        raise ConfigError(
+            f'{run} is a bundle already. Copy it, or push it with `hf upload '
+            f'owner/name {run}`.'
+        )
     data, step = load_part_and_step(run, 'agent', args.trust)
     origin = Origin.of_checkpoint(data, run)
     weights = {k: v for k, v in data['state'].items() if re.match(bundle.WEIGHTS, k)}
     origin = bundle.write(out, origin, weights, step)
-    episodes = [x for x in read_scores(run) if not x['eval']]
-    _write_scores(out / 'scores.csv', episodes)
-    evaluations = read_records(run / 'eval.jsonl')
+    name = f'{hub.PREFIX}{args.push}' if args.push else out.name
+    card = write_card(origin, weights, step, name, run, args.license)
+    (out / bundle.SCORES).write_text(Scores.of_run(run).table(), newline='')
+    (out / bundle.CARD).write_text(card)
     params = sum(v.size for k, v in weights.items() if k.startswith('params.'))
-    card = CARD.format(
-        task=origin.config.task,
-        size=f'{params:,}',
-        step=step,
-        scores=_summary(episodes, evaluations),
-        observations=_spaces(origin.obs_space),
-        actions=_spaces(origin.act_space),
-        path=out.name,
-        quoted=shlex.quote(out.name),
-        code=_code(origin.config),
-    )
-    (out / 'README.md').write_text(card)
-    print(f'{out}: {params:,} parameters of step {step:,}')
-    return 0
-
-
-def _code(config: elements.Config) -> str:
-    """What to say of code that the options name."""
-    module = config.flat.get(module_options.MODULE, '')
-    code = CODE if registry.names_code(config.task) else ''
-    return code + (MODULE.format(module=module) if module else '')
-
-
-def _write_scores(path: Path, episodes: Sequence[dict[str, Any]]) -> None:
-    """Bins of equal numbers of episodes, at the step of their last one."""
-    with path.open('w', newline='') as file:
-        writer = csv.writer(file)
-        writer.writerow(['step', 'episodes', 'mean', 'min', 'max'])
-        parts = np.array_split(np.arange(len(episodes)), min(BINS, len(episodes)) or 1)
-        for part in parts:
-            if len(part):
-                scores = [episodes[i]['score'] for i in part]
-                step = max(episodes[i]['step'] for i in part)
-                figures = np.mean(scores), min(scores), max(scores)
-                writer.writerow([step, len(part), *(f'{x:.6g}' for x in figures)])
-
-
-def _summary(
-    episodes: Sequence[dict[str, Any]], evaluations: Sequence[dict[str, Any]]
-) -> str:
-    lines = ['| scores | mean | std | episodes |', '|---|---|---|---|']
-    if episodes:
-        last = [x['score'] for x in episodes[-FINAL_EPISODES:]]
-        figures = f'{np.mean(last):.4g} | {np.std(last):.4g} | {len(last)}'
-        lines.append(f'| last training episodes | {figures} |')
-    for x in evaluations:
-        how = 'greedy' if x['greedy'] else 'sampled'
-        figures = f'{x["mean"]:.4g} | {x["std"]:.4g} | {x["episodes"]}'
-        lines.append(f'| evaluation at step {x["step"]:,}, {how} | {figures} |')
-    return '\n'.join(lines) if len(lines) > 2 else 'No scores are known.'
-
-
-def _spaces(spaces: dict[str, Any]) -> str:
-    return '\n'.join(
-        f'| `{name}` | {space.dtype.name} {list(space.shape)} |'
-        for name, space in spaces.items()
-    )
+    return f'{out}: {params:,} parameters of step {step:,}'
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser('dreamer export', description=DESCRIPTION)
-    parser.add_argument('logdir')
-    parser.add_argument('out')
+    add = parser.add_argument
+    add('logdir')
+    add('out')
+    add(
+        '--format',
+        choices=(BUNDLE, STABLEHLO, ONNX),
+        default=BUNDLE,
+        help=f'a bundle, for this package, or the policy alone ({BUNDLE})',
+    )
+    add('--push', metavar='OWNER/NAME', help='upload the bundle to this repository')
+    add('--private', action='store_true', help='make a new repository private')
+    add('--license', help='of the bundle, as the hub names it: mit, apache-2.0, ...')
+    add('--batch', type=int, default=1, help='rows that ONNX takes at once (1)')
+    add(
+        '--no-env',
+        action='store_true',
+        help='do not make the environment to find out its units: actions of the '
+        'policy stay in -1..1',
+    )
     return parser

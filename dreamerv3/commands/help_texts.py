@@ -16,7 +16,8 @@ usage: dreamer COMMAND [--configs PRESET ...] [--OPTION VALUE ...]
   eval_only    play with a trained agent: --run.from_checkpoint FOLDER
   eval         play with a trained agent and print its scores: dreamer eval LOGDIR
   play         watch a trained agent play, in a window or as a video
-  export       write a trained agent into a folder: dreamer export LOGDIR OUT
+  export       write a trained agent into a folder: dreamer export LOGDIR OUT; --push to
+               the hub; --format stablehlo or onnx for its policy without this package
   import       start a run with the weights of such a folder, or of the reference
   tasks        list the tasks and what they need
   check-env    find what would break training: dreamer check-env my_module:make_env

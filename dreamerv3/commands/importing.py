@@ -13,7 +13,7 @@ from embodied.core.errors import CheckpointError
 
 from .. import config as config_lib
 from .. import factories
-from ..api import bundle, foreign
+from ..api import bundle, foreign, hub
 from ..run_folder import expand
 
 __all__ = ['main', 'merge']
@@ -23,9 +23,10 @@ LISTED = 5  # names in a message
 
 DESCRIPTION = """\
 Trains an agent that starts with imported weights. SOURCE is a bundle of `dreamer
-export`, whose options are taken over, or a checkpoint of the reference implementation,
-for which size and task must be given. All options of `dreamer train` can follow, for
-example: --logdir ~/logdir/again --run.steps 1e6. The same command continues the run."""
+export`, or one on the hub, hf:owner/name, whose options are taken over, or a checkpoint
+of the reference implementation, for which size and task must be given. All options of
+`dreamer train` can follow, for example: --logdir ~/logdir/again --run.steps 1e6. The
+same command continues the run."""
 
 
 class Merged(NamedTuple):
@@ -41,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
     from .. import main as command_line
 
     args, flags = foreign.parse(_parser(), argv)
-    source = Path(args.source).expanduser()
+    source = hub.locate(args.source)
     config = _options(source, flags, args.trust)
     config = config.update(logdir=expand(config.logdir, config.task))
     folder = Path(config.logdir) / FOLDER

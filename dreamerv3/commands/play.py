@@ -17,7 +17,7 @@ from embodied.envs.vector.one_member import one_member
 from embodied.logging import pictures
 
 from .. import factories
-from ..api import foreign
+from ..api import foreign, hub
 
 __all__ = ['episode_frames', 'main']
 
@@ -26,9 +26,10 @@ FRAMES = 2000  # in a video
 
 DESCRIPTION = """\
 Shows a trained agent at play: in a window, episode after episode, or as a video if
-there is no display or --out is given. FOLDER is a run, one of its checkpoints or an
-exported bundle. Options of the run can be changed, for example: --logger.fps 30. Code
-that a bundle or a run of others names is not run without --trust."""
+there is no display or --out is given. FOLDER is a run, one of its checkpoints, an
+exported bundle, or one on the hub: hf:owner/name. Options of the run can be changed,
+for example: --logger.fps 30. Code that a bundle or a run of others names is not run
+without --trust."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -42,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
     play = functools.partial(episode_frames, agent, env, key, args.greedy)
     try:
         if args.out or not os.environ.get('DISPLAY'):
-            out = Path(args.out or Path(args.folder).expanduser() / 'play.gif')
+            out = Path(args.out or hub.results_folder(args.folder) / 'play.gif')
             if out.suffix[1:] not in pictures.VIDEO_FORMATS:
                 raise ConfigError(f'{out} must end in .gif or .mp4.')
             _write(play(), out, config.logger.fps, args.episodes)

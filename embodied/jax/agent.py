@@ -27,7 +27,7 @@ from .programs import Compiled, Compiler, Program
 from .rollout import Members, Rolled, Rollout
 from .tree import Packer, Tree
 
-__all__ = ['Agent']
+__all__ = ['Agent', 'policy_key']
 
 # Streams of random numbers: reports must not disturb training or acting.
 INIT, TRAIN, POLICY, REPORT = range(4)
@@ -167,6 +167,11 @@ class Agent(base.Agent):
         )
         return carry, *jax.tree.map(np.asarray, results)
 
+    @property
+    def policy_params(self) -> Any:
+        """What acting computes with, as the model's own tree."""
+        return self._policy_tree.unflatten(self._snapshot)
+
     def init_table(self, rows: int) -> base.Carry:
         """Carries of `rows` environments, to stay on the device."""
         return self.init_policy(rows)
@@ -304,7 +309,7 @@ class Agent(base.Agent):
 
     def _train(self, leaves, carry, packed, count, votes=None):
         state = self._tree.unflatten(leaves)
-        weights, key = self._weights_of(state), self._key_for(TRAIN, count)
+        weights, key = self._weights_of(state), stream_key(self._key, TRAIN, count)
         result = self.model.train(state, weights, carry, packed.unpack(), key)
         losses = self._losses.pack(result.losses)
         # A step that went wrong must not reach the parameters: the host sees the
@@ -322,7 +327,7 @@ class Agent(base.Agent):
 
     def _report(self, leaves, carry, packed, count):
         state = self._tree.unflatten(leaves)
-        weights, key = self._weights_of(state), self._key_for(REPORT, count)
+        weights, key = self._weights_of(state), stream_key(self._key, REPORT, count)
         batch = packed.unpack()
         carry, metrics = self.model.report(state, weights, carry, batch, key)
         scalars = {k: v for k, v in metrics.items() if not v.ndim}
@@ -331,7 +336,7 @@ class Agent(base.Agent):
 
     def _policy(self, leaves, carry, obs, count, greedy):
         params = self._policy_tree.unflatten(leaves)
-        key = self._key_for(POLICY, count)
+        key = stream_key(self._key, POLICY, count)
         if not self._devices.leads:  # Replicas are to see different things.
             key = jax.random.fold_in(key, self._devices.replica)
         return self.model.policy(params, carry, obs, key, greedy)
@@ -424,8 +429,16 @@ class Agent(base.Agent):
         self._counts[stream] += calls
         return np.uint32(self._counts[stream] - calls + 1)
 
-    def _key_for(self, stream: int, count: jax.Array) -> jax.Array:
-        return jax.random.fold_in(jax.random.fold_in(self._key, stream), count)
+
+def policy_key(seed: Any, count: Any) -> jax.Array:
+    """The key of the policy of an agent with this seed in its call number `count`, from
+    1."""
+    return stream_key(jax.random.key(seed), POLICY, count)
+
+
+def stream_key(key: jax.Array, stream: int, count: jax.Array) -> jax.Array:
+    """The key of call number `count` in one of the streams of random numbers."""
+    return jax.random.fold_in(jax.random.fold_in(key, stream), count)
 
 
 def signature(batch: Mapping[str, Any]) -> tuple:

@@ -7,7 +7,7 @@ always count from zero on our side. Adapters pick a codec for each foreign space
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import elements
 import numpy as np
@@ -17,6 +17,7 @@ from ...core.errors import SpaceError
 
 __all__ = [
     'Codec',
+    'Coded',
     'DictCodec',
     'Direct',
     'TupleCodec',
@@ -25,13 +26,29 @@ __all__ = [
 
 MAX_CLASSES = 65536  # Agents one-hot encode integers; more do not fit in memory.
 
+# Of integer keys, which count from zero on our side: what zero stands for.
+Starts: TypeAlias = dict[str, np.ndarray]
+
 
 class Codec(Protocol):
     spaces: Spaces
+    starts: Starts
 
     def encode(self, value: Any) -> dict[str, Any]: ...
 
     def decode(self, flat: Mapping[str, Any]) -> Any: ...
+
+
+class Coded:
+    """An environment whose observations and actions go through codecs."""
+
+    _obs: Codec
+    _act: Codec
+
+    @property
+    def starts(self) -> Starts:
+        """What zero stands for in its integer keys."""
+        return {**self._obs.starts, **self._act.starts}
 
 
 class Direct:
@@ -49,6 +66,7 @@ class Direct:
         self._key = key
         self._dtype = np.dtype(dtype)
         self.spaces = {key: elements.Space(self._dtype, tuple(shape), low, high)}
+        self.starts: Starts = {}
 
     def encode(self, value: Any) -> dict[str, Any]:
         return {self._key: np.asarray(value)}
@@ -68,6 +86,7 @@ class Integers:
         self._dtype = np.dtype(dtype)
         self._native = np.dtype(native)
         self.spaces = {key: elements.Space(self._dtype, start.shape, 0, count)}
+        self.starts: Starts = {key: start}
 
     def encode(self, value: Any) -> dict[str, Any]:
         value = np.asarray(value)
@@ -88,6 +107,7 @@ class DictCodec:
     def __init__(self, parts: Mapping[str, Codec]) -> None:
         self._parts = dict(parts)
         self.spaces = _merge(parts.values())
+        self.starts = _union(x.starts for x in parts.values())
 
     def encode(self, value: Any) -> dict[str, Any]:
         return _union(codec.encode(value[k]) for k, codec in self._parts.items())
@@ -102,6 +122,7 @@ class TupleCodec:
     def __init__(self, parts: Sequence[Codec]) -> None:
         self._parts = tuple(parts)
         self.spaces = _merge(parts)
+        self.starts = _union(x.starts for x in parts)
 
     def encode(self, value: Any) -> dict[str, Any]:
         pairs = zip(self._parts, value, strict=True)

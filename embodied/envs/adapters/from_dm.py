@@ -15,13 +15,13 @@ from ..spaces import (
     obs_spaces,
     refuse_shared,
 )
-from .codecs import Codec, DictCodec, Direct, TupleCodec, integers
+from .codecs import Codec, Coded, DictCodec, Direct, TupleCodec, integers
 from .foreign_kinds import create
 
 __all__ = ['FromDM']
 
 
-class FromDM(FixedSpaces):
+class FromDM(Coded, FixedSpaces):
     """Any environment of the dm_env interface: an instance or a factory.
 
     Keys are named as in FromGym: a plain observation gets `obs_key`, by default

@@ -17,7 +17,7 @@ from ..spaces import (
     obs_spaces,
     refuse_shared,
 )
-from .codecs import Codec, DictCodec, Direct, TupleCodec, integers
+from .codecs import Codec, Coded, DictCodec, Direct, TupleCodec, integers
 from .foreign_kinds import create, read_reset, read_reward, read_step, refuse
 from .infos import Infos
 from .own import PACKAGES, import_user
@@ -25,7 +25,7 @@ from .own import PACKAGES, import_user
 __all__ = ['FromGym', 'codecs_of', 'create_by_id']
 
 
-class FromGym(FixedSpaces):
+class FromGym(Coded, FixedSpaces):
     """Any Gymnasium environment: an instance, a registered id or a factory.
 
     A plain observation gets the key `obs_key`, by default `image` for uint8 of rank 3

@@ -9,6 +9,7 @@ from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
 from ...core.base import Batch, VectorEnv
 from ...core.errors import ConfigError, SpaceError
+from ..adapters.codecs import Coded
 from ..adapters.foreign_kinds import read_reset, read_step
 from ..adapters.from_gym import codecs_of, create_by_id
 from ..spaces import KnownSpaces, act_spaces, obs_spaces
@@ -22,7 +23,7 @@ MODES = ('NEXT_STEP', 'SAME_STEP', 'DISABLED')
 FINAL_OBS = ('final_obs', 'final_observation')  # the latter before Gymnasium 1.0
 
 
-class FromGymnasiumVector(KnownSpaces, VectorEnv):
+class FromGymnasiumVector(Coded, KnownSpaces, VectorEnv):
     """Any `gymnasium.vector.VectorEnv`, in each of the three modes of resetting.
 
     Keys, `obs_key`, `act_key` and `log` are those of FromGym. The first reset gets one

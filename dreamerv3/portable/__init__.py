@@ -1,0 +1,1 @@
+"""Trained policies as files that play without this package."""

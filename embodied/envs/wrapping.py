@@ -1,0 +1,132 @@
+"""Wrapping: what lies between an environment and the agent, as plain data.
+
+A robot that is to act with a trained policy has no wrappers of ours. It needs to know
+what they did to each observation on its way to the agent, and to each action on its way
+back.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import elements
+import numpy as np
+
+from ..core import step_keys
+from .conversion import ConvertArrays, is_channels_first
+from .spaces import is_image, same
+from .wrappers import NormalizeAction, ResizeImage, UnifyDtypes, Wrapper
+
+__all__ = ['describe_interface']
+
+NOT_SEEN = ('reward', 'is_first', 'is_last', 'is_terminal')
+RESET = 'reset'
+
+
+def describe_interface(env: Any) -> dict[str, Any]:
+    """Numbers, texts, lists and dicts about an environment of `make` or `wrap`.
+
+    observations: by key, dtype and shape of what the environment gives, and the changes
+    to it in the order in which they happen, in words. actions: by key, dtype and shape
+    of what the environment takes; -1 and 1 of the agent become `low` and
+    `high` of a continuous action, and 0 becomes `start` where integers count from
+    elsewhere. spaces: those of Gymnasium, in words.
+    """
+    layers = list(_layers(env))
+    inner = layers[0]
+    starts = getattr(env, 'starts', {})
+    gym_env = getattr(env, 'gym_env', None)
+    return {
+        'observations': {
+            key: _observation(key, layers, starts.get(key))
+            for key in env.obs_space
+            if key not in NOT_SEEN and not step_keys.is_log(key)
+        },
+        'actions': {
+            key: _action(key, layers, inner.act_space[key], starts.get(key))
+            for key in env.act_space
+            if key != RESET
+        },
+        'spaces': {}
+        if gym_env is None
+        else {
+            'observation_space': str(gym_env.observation_space),
+            'action_space': str(gym_env.action_space),
+        },
+    }
+
+
+def _layers(env: Any) -> Iterator[Any]:
+    """The environment inside of all wrappers, then the wrappers around it."""
+    if isinstance(env, Wrapper):
+        yield from _layers(env.env)
+    yield env
+
+
+def _observation(key: str, layers: list[Any], start: Any) -> dict[str, Any]:
+    space = layers[0].obs_space[key]
+    changes = []
+    if start is not None and np.any(start):
+        changes.append(f'{_listed(start)} is subtracted, so that it counts from 0')
+    for layer, outer in zip(layers, layers[1:], strict=False):
+        before, after = layer.obs_space[key], outer.obs_space[key]
+        if (before.dtype, before.shape) != (after.dtype, after.shape):
+            changes.append(_change(outer, before, after))
+    return {'dtype': space.dtype.name, 'shape': list(space.shape), 'changes': changes}
+
+
+def _change(wrapper: Any, before: elements.Space, after: elements.Space) -> str:
+    match wrapper:
+        case UnifyDtypes():
+            return f'cast to {after.dtype.name}'
+        case ResizeImage():
+            height, width = after.shape[:2]
+            return (
+                f'resized to {height} x {width} pixels (height x width) by Pillow: '
+                f'Image.fromarray(x).resize(({width}, {height}), '
+                'Image.Resampling.BILINEAR); each channel by itself unless there are 3'
+            )
+        case ConvertArrays():
+            return _conversion(before, after)
+    return (
+        f'{type(wrapper).__name__} makes {after.dtype.name} {list(after.shape)} of '
+        f'{before.dtype.name} {list(before.shape)}'
+    )
+
+
+def _conversion(before: elements.Space, after: elements.Space) -> str:
+    if not is_image(after):
+        return 'flattened'
+    parts = []
+    if before.dtype.kind == 'f':
+        low, high = _listed(before.low), _listed(before.high)
+        parts.append(f'scaled to uint8: rint(255 * (x - {low}) / ({high} - {low}))')
+    if is_channels_first(before.shape):
+        parts.append('channels moved from the first axis to the last')
+    return ', '.join(parts)
+
+
+def _action(
+    key: str, layers: list[Any], space: elements.Space, start: Any
+) -> dict[str, Any]:
+    about: dict[str, Any] = {'dtype': space.dtype.name, 'shape': list(space.shape)}
+    if start is not None and np.any(start):
+        about['start'] = np.asarray(start).tolist()
+    if space.dtype.kind == 'f':
+        scaled = _before_scaling(key, layers)
+        about['low'], about['high'] = scaled.low.tolist(), scaled.high.tolist()
+    return about
+
+
+def _before_scaling(key: str, layers: list[Any]) -> elements.Space:
+    """The space of a continuous action that the agent sees as [-1, 1]."""
+    for layer, outer in zip(layers, layers[1:], strict=False):
+        before, after = layer.act_space[key], outer.act_space[key]
+        if isinstance(outer, NormalizeAction) and not same(before, after):
+            return before
+    return layers[0].act_space[key]
+
+
+def _listed(values: Any) -> str:
+    """One number if all are equal, or else all of them."""
+    array = np.asarray(values)
+    return str(array.flat[0] if (array == array.flat[0]).all() else array.tolist())
