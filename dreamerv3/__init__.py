@@ -11,17 +11,18 @@ if TYPE_CHECKING:
     from .agent.dreamer import Agent
     from .api.evaluate import evaluate
     from .api.loaded import load
-    from .api.training import Run, train
+    from .api.training import Run, StopRun, train
 
 _HOMES = {
     'Agent': 'agent.dreamer',
     'evaluate': 'api.evaluate',
     'load': 'api.loaded',
     'Run': 'api.training',
+    'StopRun': 'api.training',
     'train': 'api.training',
 }
 
-__all__ = ['Agent', 'Run', 'evaluate', 'load', 'train']
+__all__ = ['Agent', 'Run', 'StopRun', 'evaluate', 'load', 'train']
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,7 @@ import elements
 from embodied.core.errors import ConfigError
 from embodied.processes import cpu
 
-__all__ = ['announce', 'check', 'check_early', 'describe', 'prepare']
+__all__ = ['announce', 'check', 'check_early', 'describe', 'only_cpu', 'prepare']
 
 TRAINING = ('train', 'train_eval', 'parallel', 'parallel_agent')  # have an agent here
 LARGEST = 3072  # recurrent units that train on a CPU at a bearable speed: size25m
@@ -30,6 +30,12 @@ def check_early(config: elements.Config) -> None:
     trains_here = config.script in TRAINING and config.engine == 'local'
     if trains_here and not config.random_agent and not _has_plugin():
         _refuse_large(config)
+
+
+def only_cpu(config: elements.Config) -> bool:
+    """Whether a run trains on the CPU for sure, found out without JAX."""
+    asked = config.jax.platform == 'cpu' or os.environ.get(PLATFORMS) == 'cpu'
+    return asked or config.random_agent or not _has_plugin()
 
 
 def prepare(config: elements.Config) -> None:

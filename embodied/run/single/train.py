@@ -16,6 +16,7 @@ from ...processes.signals import StopSignals
 from ..shared.activities import show_compiling
 from ..shared.episode_statistics import Episodes
 from ..shared.filming import Filming
+from ..shared.log_callback import LogCallback, OnLog
 from ..shared.meters import Allowance, Averages, Speed, moving, usage
 from ..shared.outcome import Outcome
 from ..shared.progress import Progress, announce_finished
@@ -38,24 +39,26 @@ def train(
     make_stream: Callable[[base.Replay, base.Mode], base.Stream],
     make_logger: Callable[[], base.Logger],
     args: Mapping[str, Any],
+    on_log: OnLog | None = None,
 ) -> Outcome:
     """Trains until run.steps, run.duration or a stop signal; resumes a run that has a
-    save."""
+    save. on_log: is called with each log, and may stop the run as well."""
     settings = Settings.read(args)
-    makers = Makers(make_agent, make_replay, make_env, make_stream, make_logger)
+    makers = Makers(make_agent, make_replay, make_env, make_stream, make_logger, on_log)
     return run_to_end(
         settings, lambda signals, stack: TrainLoop(settings, signals, stack, makers)
     )
 
 
 class Makers(NamedTuple):
-    """Factories of what a loop trains with."""
+    """Factories of what a loop trains with, and what it calls with each log."""
 
     agent: Callable[[], base.Agent]
     replay: Callable[[], base.Replay]
     env: Callable[[int], base.Env]
     stream: Callable[[base.Replay, base.Mode], base.Stream]
     logger: Callable[[], base.Logger]
+    on_log: OnLog | None = None
 
 
 def run_to_end(
@@ -93,6 +96,8 @@ class TrainLoop:
         stack.callback(self.store.close)
         self.logger = makers.logger()
         stack.callback(self.logger.close)
+        callback = LogCallback(makers.on_log, signals.request)
+        stack.enter_context(callback).join(self.logger)
         show_compiling(self.logger, self.agent)
         self.scores = ScoreFile(settings.logdir, self.logger)
         stack.callback(self.scores.close)
@@ -214,18 +219,16 @@ class TrainLoop:
 
     def finish(self) -> Outcome:
         """Makes the last report, unless a signal has come, and the last save."""
+        # A signal, or a callback, that comes during what follows changes nothing.
+        outcome = Outcome.of(self.signals.received or self.progress.limit)
         self.progress.complete = not self.signals.received
         if self.progress.complete and self.settings.report_every and self.store.ready:
             self.report()
         self.log(is_last=True)
         self.save()
         self.checkpoint.wait()
-        outcome = self.outcome()
         self.note('ended', **outcome._asdict(), updates=self.progress.updates)
         return outcome
-
-    def outcome(self) -> Outcome:
-        return Outcome.of(self.signals.received or self.progress.limit)
 
     def note(self, event: str, **details: Any) -> None:
         add_event(self.settings.logdir, event, step=self.progress.steps, **details)

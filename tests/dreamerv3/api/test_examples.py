@@ -4,8 +4,11 @@ import pathlib
 import runpy
 import sys
 
+import optuna
 import pytest
 from PIL import Image
+
+import dreamerv3
 
 EXAMPLES = pathlib.Path(__file__).parents[3] / 'examples'
 
@@ -44,6 +47,26 @@ def test_own_environment_is_trained_on_and_played(run):
     out = run('own_environment.py', 32, 'debug')
     assert '0 episodes' in out
     assert 'The guess for 2 is ' in out
+
+
+def test_a_search_with_optuna_goes_on_in_its_folder(run):
+    # Too few steps for an update, as above: 20 of each of the 4 environments.
+    call = 'optuna_search.py', 'found', 2, 80, 'debug'
+    assert "{'COMPLETE': 2}" in run(*call)
+    out = run(*call)
+    assert "{'COMPLETE': 4}" in out
+    assert "with {'agent.opt.lr':" in out
+
+
+def test_trials_without_prospects_are_pruned(tmp_path):
+    module = runpy.run_path(str(EXAMPLES / 'optuna_search.py'))
+    hopeless = optuna.pruners.ThresholdPruner(lower=2.0)  # of scores up to 1
+    study = module['search'](tmp_path, 2, 1e6, 'debug', hopeless)
+    assert [trial.state.name for trial in study.trials] == ['PRUNED', 'PRUNED']
+    for number in range(2):
+        run = dreamerv3.Run(tmp_path / f'trial-{number}')
+        assert run.outcome == ('stopped', 'on_log')
+        assert 0 < run.steps < 1e6
 
 
 @pytest.mark.parametrize('path', sorted(EXAMPLES.glob('*.py')), ids=lambda x: x.name)
