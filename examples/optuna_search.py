@@ -15,14 +15,14 @@ import dreamerv3
 
 TASK = 'toy_catch'
 RUNGS = 10  # times in a run at which trials are compared
+OPTIONS = {'run.envs': 4, 'logger.outputs': 'jsonl'}  # of all trials
 
 
 def objective(trial, folder, steps, preset):
     options = {
+        **OPTIONS,
         'agent.opt.lr': trial.suggest_float('agent.opt.lr', 1e-4, 3e-3, log=True),
         'agent.actent': trial.suggest_float('agent.actent', 1e-3, 3e-2, log=True),
-        'run.envs': 4,
-        'logger.outputs': 'jsonl',
     }
     reported = set()
 

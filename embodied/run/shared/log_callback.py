@@ -8,6 +8,7 @@ import numpy as np
 
 from ...core.errors import ConfigError
 from ...logging.logger import Entry, scalars
+from ...processes.signals import Terminated
 
 __all__ = ['REASON', 'LogCallback', 'OnLog', 'StopRun']
 
@@ -35,7 +36,7 @@ class LogCallback:
     def __init__(self, on_log: OnLog | None, stop: Callable[[str], Any]) -> None:
         self._on_log = on_log
         self._stop = stop
-        self._error: Exception | None = None
+        self._error: Exception | SystemExit | None = None
         self._over = on_log is None
 
     def join(self, logger: Any) -> None:
@@ -60,7 +61,9 @@ class LogCallback:
                 return
         except StopRun as end:
             reason = f'{REASON}: {end}' if str(end) else REASON
-        except Exception as error:  # noqa: BLE001 (raised after the last save)
+        except Terminated:
+            raise  # a second signal, which does not wait for a save
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (raised at the end)
             self._error = error
         self._over = True
         self._stop(reason)
