@@ -165,7 +165,10 @@ class _Sweep:
         if names := failures(entries):
             print(f'{len(names)} failed: {", ".join(names)}. The same command tries')
             print(f'them again; what they said: {self._summary.parent}/NAME.log')
-        return 0 if all(map(is_complete, entries)) else FAILED
+        open_ones = sum(not (is_complete(x) or is_failed(x)) for x in entries)
+        if open_ones:
+            print(f'{open_ones} are not finished; the same command goes on with them.')
+        return FAILED if names or open_ones else 0
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()

@@ -18,7 +18,7 @@ __all__ = [
 STEPS, DURATION = 'run.steps', 'run.duration'  # limits, as reasons
 
 FINISHED = 'finished'  # run.steps was reached, and all updates that it earns were made
-STOPPED = 'stopped'  # by run.duration or a signal, with a last save
+STOPPED = 'stopped'  # by run.duration, a signal or on_log, with a last save
 KILLED = 'killed'  # by a second signal, without a last save
 FAILED = 'failed'
 DONE = 'done'  # what version 0.1.0 wrote for FINISHED and STOPPED
@@ -27,7 +27,7 @@ OVER = (FINISHED, STOPPED, KILLED, FAILED, DONE)
 
 class Outcome(NamedTuple):
     state: str
-    reason: str  # a limit, the name of a signal, or the error in one line
+    reason: str  # a limit, the name of a signal, on_log, or the error in one line
 
     @classmethod
     def of(cls, reason: str) -> 'Outcome':

@@ -84,6 +84,7 @@ def test_a_signal_ends_the_runs_of_a_sweep_and_starts_no_more(tmp_path):
     summary = json.loads((tmp_path / 'summary.json').read_text())
     ends = [(entry['state'], entry['reason']) for entry in summary]
     assert ends == [('stopped', 'SIGINT'), ('not started', '')]
+    assert '2 are not finished; the same command goes on' in out
     assert process.returncode == 1
 
 
