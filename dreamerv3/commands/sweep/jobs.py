@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import elements
+from ruamel.yaml.error import YAMLError
 
 from embodied.core.errors import ConfigError
 from embodied.core.outside import shown
@@ -61,12 +61,10 @@ class Job(NamedTuple):
         if outcome is None or not is_complete(outcome._asdict()):
             return False
         try:
-            return Run(self.logdir).config.flat == self._config().flat
-        except FileNotFoundError:
-            return False
-
-    def _config(self) -> elements.Config:
-        return config_lib.resolve(self.argv)[0]
+            stored = Run(self.logdir).config.flat
+        except (OSError, ValueError, YAMLError):
+            return False  # The run itself says what is wrong with its folder.
+        return stored == config_lib.resolve(self.argv)[0].flat
 
 
 def jobs_of(
