@@ -62,7 +62,7 @@ def fail():
 
 
 def stop(text=''):
-    raise StopRun(*[text] * bool(text))
+    raise StopRun(text) if text else StopRun
 
 
 def test_it_gets_the_step_and_the_numbers_of_a_log():

@@ -21,8 +21,11 @@ REASON = 'on_log'  # of a run that its callback stops
 class StopRun(Exception):
     """Raised by a log callback: ends the run cleanly, with a last save.
 
-    Its text, if it has any, is part of the reason in the records of the run.
+    reason: follows `on_log` in the records of the run.
     """
+
+    def __init__(self, reason: str = '') -> None:
+        super().__init__(reason)
 
 
 class LogCallback:
