@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .agent.model import Dreamer
     from .api.evaluate import evaluate
     from .api.loaded import load
-    from .api.training import Run, train
+    from .api.training import Run, StopRun, train
 
 _HOMES = {
     'Agent': 'agent.dreamer',
@@ -20,10 +20,11 @@ _HOMES = {
     'evaluate': 'api.evaluate',
     'load': 'api.loaded',
     'Run': 'api.training',
+    'StopRun': 'api.training',
     'train': 'api.training',
 }
 
-__all__ = ['Agent', 'Dreamer', 'Run', 'evaluate', 'load', 'train']
+__all__ = ['Agent', 'Dreamer', 'Run', 'StopRun', 'evaluate', 'load', 'train']
 
 
 def __getattr__(name: str) -> Any:

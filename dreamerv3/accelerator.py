@@ -15,7 +15,7 @@ import elements
 from embodied.core.errors import ConfigError
 from embodied.processes import cpu
 
-__all__ = ['announce', 'check', 'check_early', 'describe', 'prepare']
+__all__ = ['announce', 'check', 'check_early', 'describe', 'only_cpu', 'prepare']
 
 # Scripts with an agent that trains in this process.
 TRAINING = ('train', 'train_eval', 'offline', 'parallel', 'parallel_agent')
@@ -31,6 +31,12 @@ def check_early(config: elements.Config) -> None:
     trains_here = config.script in TRAINING and config.engine == 'local'
     if trains_here and not config.random_agent and not _has_plugin():
         _refuse_large(config)
+
+
+def only_cpu(config: elements.Config) -> bool:
+    """Whether a run trains on the CPU for sure, found out without JAX."""
+    asked = config.jax.platform == 'cpu' or os.environ.get(PLATFORMS) == 'cpu'
+    return asked or config.random_agent or not _has_plugin()
 
 
 def prepare(config: elements.Config) -> None:

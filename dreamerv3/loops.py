@@ -12,11 +12,12 @@ import embodied
 from embodied.run import parallel
 from embodied.run.parallel.engines import kubernetes
 from embodied.run.parallel.settings import ParallelSettings
+from embodied.run.shared.log_callback import OnLog
 from embodied.run.shared.outcome import Outcome
 
 from . import engines, factories, sinks, vector_envs
 
-__all__ = ['SIGNALED', 'launch', 'loop_args']
+__all__ = ['CALLING', 'SIGNALED', 'launch', 'loop_args']
 
 # Options outside of `run` that the loops read as well.
 SHARED = (
@@ -33,6 +34,12 @@ SHARED = (
     'trust',
 )
 
+CALLING = (
+    'train',
+    'train_eval',
+    factories.OFFLINE,
+    'parallel',
+)  # scripts that take a log callback
 SIGNALED = 128  # exit code of a signal, without its number
 
 
@@ -63,13 +70,18 @@ class Factories(NamedTuple):
 
 
 def launch(
-    config: elements.Config, make_logger: Callable[[], embodied.Logger] | None = None
+    config: elements.Config,
+    make_logger: Callable[[], embodied.Logger] | None = None,
+    on_log: OnLog | None = None,
 ) -> Outcome | None:
     """Calls the loop that `config.script` names; returns how the run ended, if the loop
-    decides that. make_logger: instead of the logger that the options ask for."""
+    decides that. make_logger: instead of the logger that the options ask for. on_log:
+    for the scripts of CALLING."""
+    assert on_log is None or config.script in CALLING
     if config.script == 'parallel' and make_logger is None:
         with sinks.in_notebook(config) as logged:
-            return launch(config, functools.partial(factories.make_logger, logged))
+            make_logger = functools.partial(factories.make_logger, logged)
+            return launch(config, make_logger, on_log)
     make = Factories.of(config)
     if make_logger is not None:
         make = make._replace(logger=make_logger)
@@ -79,16 +91,17 @@ def launch(
     match config.script:
         case 'train':
             single = make.agent, make.replays[0], make.envs[0], make.stream, make.logger
-            return run.train(*single, args)
+            return run.train(*single, args, on_log)
         case 'train_eval':
-            return run.train_eval(*parts, args)
+            return run.train_eval(*parts, args, on_log)
         case factories.OFFLINE:
-            return _train_offline(config, make, args)
+            return _train_offline(config, make, args, on_log)
         case 'eval_only':
             run.eval_only(make.agent, make.envs[1], make.logger, args)
             return None
         case 'parallel':
-            return parallel.combined(*parts, args, engine=engines.make_engine(config))
+            engine = engines.make_engine(config)
+            return parallel.combined(*parts, args, engine, on_log)
         case 'parallel_agent':
             return parallel.parallel_agent(make.agent, args)
     _launch_role(config, make, args)
@@ -96,7 +109,10 @@ def launch(
 
 
 def _train_offline(
-    config: elements.Config, make: Factories, args: elements.Config
+    config: elements.Config,
+    make: Factories,
+    args: elements.Config,
+    on_log: OnLog | None,
 ) -> Outcome:
     """Trains on recorded data, with evaluations if there is a task."""
     from . import offline_data
@@ -111,6 +127,7 @@ def _train_offline(
         make.stream,
         make.logger,
         args,
+        on_log,
     )
 
 

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import elements
 
@@ -20,11 +21,12 @@ from embodied.core.errors import ConfigError, DreamerError
 from embodied.core.files import storage_errors
 from embodied.core.outside import shown
 from embodied.processes.signals import StopSignals
+from embodied.run.shared.log_callback import OnLog
 
 from . import accelerator, engines, factories, sinks
 from . import config as config_lib
 from .commands import describe, help_texts
-from .loops import SIGNALED, launch, loop_args
+from .loops import CALLING, SIGNALED, launch, loop_args
 from .replica_options import check_replicas, replica_folder
 from .run_folder import RunFolder, expand
 
@@ -79,8 +81,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return PIPE_CLOSED
 
 
-def run(config: elements.Config) -> None:
-    """Starts or continues the run in `config.logdir` and returns when it has ended."""
+def run(config: elements.Config, on_log: OnLog | None = None) -> None:
+    """Starts or continues the run in `config.logdir` and returns when it has ended.
+
+    on_log: called with each log, see `dreamerv3.train`.
+    """
+    if on_log is not None:
+        _check_callback(config, on_log)
     sinks.check(config)
     engines.check(config)
     accelerator.check_early(config)
@@ -99,7 +106,24 @@ def run(config: elements.Config) -> None:
             engines.submit(config, loop_args(config))
         else:
             with RunFolder(config) as folder:
-                folder.outcome = launch(config)
+                folder.outcome = launch(config, on_log=on_log)
+
+
+def _check_callback(config: elements.Config, on_log: Any) -> None:
+    """Raises if there is nothing to call, or no log reaches this process."""
+    if not callable(on_log):
+        raise ConfigError(
+            f'on_log={on_log!r} is no function: on_log(step, metrics) is called.'
+        )
+    if config.script not in CALLING:
+        raise ConfigError(
+            f'on_log works with the scripts {", ".join(CALLING)}, not {config.script}.'
+        )
+    if config.engine == engines.SLURM:
+        raise ConfigError(
+            'on_log is called in the process that starts the run, and SLURM runs it '
+            "elsewhere. Leave one of on_log and engine='slurm' away."
+        )
 
 
 def _check_role(config: elements.Config) -> None:

@@ -57,7 +57,7 @@ def in_notebook(
 
 @contextlib.contextmanager
 def _below_cell(config: elements.Config) -> Iterator[elements.Config]:
-    from embodied.logging.notebook import RecordFollower
+    from embodied.logging.record_follower import RecordFollower
 
     others = [name for name in config.logger.outputs if name != 'terminal']
     path = Path(config.logdir) / 'metrics.jsonl'

@@ -16,7 +16,7 @@ MODULES = re.compile(r'\b(?:\w+\.)+(?=[A-Z])')  # before the names of types
 
 # What users call, in the order in which they meet it: module and names.
 INTERFACE = {
-    'Train, load, play': ('dreamerv3', ('train', 'Run', 'load', 'evaluate')),
+    'Train, load, play': ('dreamerv3', ('train', 'Run', 'StopRun', 'load', 'evaluate')),
     'Trained agents': ('dreamerv3.api.loaded', ('LoadedAgent', 'Imagined')),
     'Contracts': (
         'embodied',

@@ -9,13 +9,15 @@ import numpy as np
 
 from embodied.core.errors import ConfigError
 from embodied.envs.adapters import own
-from embodied.logging import read_records, read_scores
+from embodied.logging import EVENTS, read_records, read_scores
+from embodied.run.shared.log_callback import OnLog, StopRun
+from embodied.run.shared.outcome import DONE, Outcome
 
 from .. import config as config_lib
 from .. import main
 from .. import run_folder as folder
 
-__all__ = ['Run', 'train']
+__all__ = ['Run', 'StopRun', 'train']
 
 FACTORY = 'make_env.pkl'  # in the folder of the run
 
@@ -30,6 +32,17 @@ class Run:
     def config(self) -> elements.Config:
         """The options that the run was started with."""
         return elements.Config.load(self.logdir / 'config.yaml')
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the run has ended: state and reason. None if it goes on, or was killed
+        before it could say so."""
+        events = read_records(self.logdir / EVENTS)
+        ends = [x for x in events if x['event'] in ('start', 'resume', 'stop')]
+        if not ends or ends[-1]['event'] != 'stop':
+            return None
+        # Version 0.1.0 gave no reason.
+        return Outcome(ends[-1].get('state', DONE), ends[-1].get('reason', ''))
 
     @property
     def episodes(self) -> list[dict[str, Any]]:
@@ -76,6 +89,7 @@ def train(
     configs: Sequence[str] = (),
     script: str = 'train',
     options: Mapping[str, Any] | None = None,
+    on_log: OnLog | None = None,
 ) -> Run:
     """Trains an agent until `steps` environment steps; the same call continues it.
 
@@ -86,6 +100,11 @@ def train(
     configs: presets such as ['size12m']. script: `train` in one process with one
     process per environment, or `parallel`. options: any other, by full name, as in
     {'run.envs': 4}.
+
+    on_log(step, metrics) is called with the numbers of each log by name, as they are in
+    metrics.jsonl. It may end the run, with a last save: by returning True, by raising
+    `StopRun`, or by any other exception, which is raised here then. The script
+    `parallel` calls it in a thread of this process; the others wait for it.
     """
     if (make_env is None) == (task is None):
         raise ConfigError('dreamerv3.train needs either make_env=... or task=...')
@@ -103,5 +122,5 @@ def train(
     if make_env is not None:
         path = Path(config.logdir) / FACTORY
         config = config.update(task=own.save(make_env, path))
-    main.run(config)
+    main.run(config, on_log)
     return Run(config.logdir)

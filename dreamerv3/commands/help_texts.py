@@ -21,7 +21,7 @@ usage: dreamer COMMAND [--configs PRESET ...] [--OPTION VALUE ...]
   import       start a run with the weights of such a folder, or of the reference
   tasks        list the tasks and what they need
   check-env    find what would break training: dreamer check-env my_module:make_env
-  sweep        train several tasks with several seeds: --task a b --seeds 5
+  sweep        search settings, or train many tasks and seeds: --vary OPTION=A,B
   config       print the options of a command line, or explain them: --describe NAME
   replay       look at the stored experience of a run, or export it
   watch        look at runs in a browser, live

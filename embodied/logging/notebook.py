@@ -1,21 +1,12 @@
 """Display in a notebook: one output below the cell, replaced by each new state."""
 
-import contextlib
 import io
-import json
 import threading
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console, RenderableType
 
-from .logger import Entry
-
-__all__ = ['NotebookDisplay', 'RecordFollower', 'in_notebook']
-
-PERIOD = 1.0  # seconds between two states of a run that another process logs
+__all__ = ['NotebookDisplay', 'in_notebook']
 
 HTML = '<pre style="line-height:1.25;font-family:monospace">{code}</pre>'
 
@@ -37,54 +28,6 @@ class NotebookDisplay:
                 self._handle = display(data, raw=True, display_id=True)
             else:
                 self._handle.update(data, raw=True)
-
-
-class RecordFollower:
-    """Calls a view with what another process adds to a file of records.
-
-    Within the context a thread looks at the file, and once more at its end.
-    """
-
-    def __init__(self, path: Path, view: Callable[[Sequence[Entry]], None]) -> None:
-        self._path = path
-        self._view = view
-        self._offset = self._size()  # What earlier sessions have written is not shown.
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._work, name='view', daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *exc: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _work(self) -> None:
-        over = False
-        while not over:
-            over = self._over.wait(PERIOD)
-            if entries := self._new_entries():
-                self._view(entries)
-
-    def _new_entries(self) -> list[Entry]:
-        if not self._size():
-            return []
-        with self._path.open('rb') as file:
-            file.seek(min(self._offset, self._size()))
-            data = file.read()
-            whole = data.rfind(b'\n') + 1
-            self._offset = file.tell() - len(data) + whole
-        entries: list[Entry] = []
-        for line in data[:whole].splitlines():
-            with contextlib.suppress(ValueError):  # half a line of a crash
-                record = json.loads(line)
-                entries += [
-                    (record['step'], k, np.asarray(v)) for k, v in record.items()
-                ]
-        return entries
-
-    def _size(self) -> int:
-        return self._path.stat().st_size if self._path.exists() else 0
 
 
 def in_notebook() -> bool:

@@ -100,6 +100,11 @@ class StopSignals:
             _set_handler(number, handler)
         self._stack.close()
 
+    def request(self, reason: str) -> None:
+        """Asks for a clean end as a first signal does, for another reason."""
+        if self.received is None:
+            self._pass_on(reason)
+
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.received is None:
             self._requests.is_second(number)
@@ -112,7 +117,7 @@ class StopSignals:
             previous(number, frame)
 
     def _pass_on(self, name: str) -> None:
-        self.received = name
+        self.received = self.received or name
         if self._inner is not None:
             self._inner._pass_on(name)
         if self._notify:

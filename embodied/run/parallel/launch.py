@@ -1,12 +1,15 @@
 """Launcher: starts all roles of a run and blocks until it has ended."""
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import elements
 
+from ...logging.record_follower import RecordFollower
 from ...processes.folder_lock import FolderLock
 from ...transport import AddressInUse
+from ..shared.log_callback import LogCallback, OnLog
 from ..shared.outcome import Outcome
 from ..shared.progress import announce_finished
 from . import run_id
@@ -42,12 +45,15 @@ def combined(
     make_logger: Make,
     args: Mapping[str, Any],
     engine: Engine | None = None,
+    on_log: OnLog | None = None,
 ) -> Outcome:
     """Starts all roles and blocks until the run has ended: how it did.
 
     Roles that fail are restarted. Raises an error that a restart does not solve, or
     the error of an agent in this process. `make_*` are callables or cloudpickled bytes.
     engine: where the roles are started, by default on this machine.
+    on_log: is called in a thread of this process with each line that the logger adds to
+    metrics.jsonl, and may stop the run.
     """
     settings = ParallelSettings.read(args)
     engine = engine or Here()
@@ -73,7 +79,7 @@ def combined(
             return planned_members.retry(
                 settings,
                 lambda settings, changes: _run(
-                    parts, settings, {**args, **changes}, records, engine
+                    parts, settings, {**args, **changes}, records, engine, on_log
                 ),
                 records.event,
             )
@@ -94,11 +100,15 @@ def _run(
     args: Mapping[str, Any],
     records: RunRecords,
     engine: Engine,
+    on_log: OnLog | None,
 ) -> Outcome:
     for attempt in range(TRIES):
         args = elements.Config({**args, **engine.adapt(settings, settings.envs)})
         try:
-            with Supervisor(settings, records, engine.spawn) as supervisor:
+            with (
+                Supervisor(settings, records, engine.spawn) as supervisor,
+                _calling(on_log, settings, supervisor),
+            ):
                 _start_roles(supervisor, parts, settings, args)
                 supervisor.wait()
             return supervisor.outcome
@@ -108,6 +118,20 @@ def _run(
             if last or not ports.is_replaceable(error.address, settings):
                 raise
     raise AssertionError(TRIES)
+
+
+@contextlib.contextmanager
+def _calling(
+    on_log: OnLog | None, settings: ParallelSettings, supervisor: Supervisor
+) -> Iterator[None]:
+    """Calls the function with what the logger, a process of its own, writes."""
+    if on_log is None:
+        yield
+        return
+    path = settings.logdir / 'metrics.jsonl'
+    callback = LogCallback(on_log, supervisor.end)
+    with callback, RecordFollower(path, callback):
+        yield
 
 
 def _choose_saves(settings: ParallelSettings, records: RunRecords) -> None:

@@ -20,7 +20,7 @@ __all__ = [
 STEPS, UPDATES, DURATION = 'run.steps', 'run.updates', 'run.duration'
 
 FINISHED = 'finished'  # run.steps, with all updates that it earns, or run.updates
-STOPPED = 'stopped'  # by run.duration or a signal, with a last save
+STOPPED = 'stopped'  # by run.duration, a signal or on_log, with a last save
 KILLED = 'killed'  # by a second signal, without a last save
 FAILED = 'failed'
 DONE = 'done'  # what version 0.1.0 wrote for FINISHED and STOPPED
@@ -29,7 +29,7 @@ OVER = (FINISHED, STOPPED, KILLED, FAILED, DONE)
 
 class Outcome(NamedTuple):
     state: str
-    reason: str  # a limit, the name of a signal, or the error in one line
+    reason: str  # a limit, the name of a signal, on_log, or the error in one line
 
     @classmethod
     def of(cls, reason: str) -> 'Outcome':

@@ -13,6 +13,7 @@ from ...envs.runtime.driver import Driver
 from ...logging import ScoreFile, add_event
 from ...processes.signals import StopSignals
 from ..shared.activities import show_compiling
+from ..shared.log_callback import LogCallback, OnLog
 from ..shared.meters import Allowance, Averages, Speed, moving, usage
 from ..shared.outcome import Outcome
 from ..shared.progress import Progress, announce_finished
@@ -26,13 +27,17 @@ __all__ = ['LearningLoop', 'Makers', 'open_driver', 'run_to_end']
 
 
 class Makers(NamedTuple):
-    """Factories of what a loop trains with. env: None without environments."""
+    """Factories of what a loop trains with, and what it calls with each log.
+
+    env: None without environments.
+    """
 
     agent: Callable[[], base.Agent]
     replay: Callable[[], base.Replay]
     env: Callable[[int], base.Env] | None
     stream: Callable[[base.Replay, base.Mode], base.Stream]
     logger: Callable[[], base.Logger]
+    on_log: OnLog | None = None
 
 
 def run_to_end(
@@ -72,6 +77,8 @@ class LearningLoop:
         stack.callback(self.store.close)
         self.logger = makers.logger()
         stack.callback(self.logger.close)
+        callback = LogCallback(makers.on_log, signals.request)
+        stack.enter_context(callback).join(self.logger)
         show_compiling(self.logger, self.agent)
         self.scores = ScoreFile(settings.logdir, self.logger)
         stack.callback(self.scores.close)
@@ -179,18 +186,16 @@ class LearningLoop:
 
     def finish(self) -> Outcome:
         """Makes the last report, unless a signal has come, and the last save."""
+        # A signal, or a callback, that comes during what follows changes nothing.
+        outcome = Outcome.of(self.signals.received or self.progress.limit)
         self.progress.complete = not self.signals.received
         if self.progress.complete and self.settings.report_every and self.store.ready:
             self.report()
         self.log(is_last=True)
         self.save()
         self.checkpoint.wait()
-        outcome = self.outcome()
         self.note('ended', **outcome._asdict(), updates=self.progress.updates)
         return outcome
-
-    def outcome(self) -> Outcome:
-        return Outcome.of(self.signals.received or self.progress.limit)
 
     def note(self, event: str, **details: Any) -> None:
         add_event(self.settings.logdir, event, step=self.progress.steps, **details)

@@ -8,6 +8,7 @@ from typing import Any
 from ...core import base
 from ...core.checkpoint import Checkpoint
 from ..shared.episode_statistics import Episodes
+from ..shared.log_callback import OnLog
 from ..shared.outcome import UPDATES, Outcome
 from ..shared.settings import Settings
 from .evaluation import Evaluation
@@ -26,18 +27,21 @@ def offline(
     make_stream: Callable[[base.Replay, base.Mode], base.Stream],
     make_logger: Callable[[], base.Logger],
     args: Mapping[str, Any],
+    on_log: OnLog | None = None,
 ) -> Outcome:
     """Trains on what the replay holds until run.updates, run.duration or a stop signal;
     resumes a run that has a save.
 
     With evaluation environments it plays eval_eps episodes in each of them at the
     start, every eval_every updates and at the end. The logger's step counts updates.
+    on_log: is called with each log, and may stop the run as well.
     """
     settings = OfflineSettings.read(args)
     assert isinstance(settings, OfflineSettings)
     if not settings.eval_envs:
         make_env_eval = None
-    makers = Makers(make_agent, make_replay, make_env_eval, make_stream, make_logger)
+    parts = make_agent, make_replay, make_env_eval, make_stream, make_logger
+    makers = Makers(*parts, on_log)
     return run_to_end(
         settings, lambda signals, stack: OfflineLoop(settings, signals, stack, makers)
     )

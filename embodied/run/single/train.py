@@ -9,6 +9,7 @@ from ...core import base
 from ...core.checkpoint import Checkpoint
 from ..shared.episode_statistics import Episodes
 from ..shared.filming import Filming
+from ..shared.log_callback import OnLog
 from ..shared.meters import Speed
 from ..shared.outcome import Outcome
 from ..shared.settings import Settings
@@ -27,11 +28,12 @@ def train(
     make_stream: Callable[[base.Replay, base.Mode], base.Stream],
     make_logger: Callable[[], base.Logger],
     args: Mapping[str, Any],
+    on_log: OnLog | None = None,
 ) -> Outcome:
     """Trains until run.steps, run.duration or a stop signal; resumes a run that has a
-    save."""
+    save. on_log: is called with each log, and may stop the run as well."""
     settings = Settings.read(args)
-    makers = Makers(make_agent, make_replay, make_env, make_stream, make_logger)
+    makers = Makers(make_agent, make_replay, make_env, make_stream, make_logger, on_log)
     return run_to_end(
         settings, lambda signals, stack: TrainLoop(settings, signals, stack, makers)
     )

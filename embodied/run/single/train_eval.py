@@ -8,6 +8,7 @@ from ...core import base
 from ...core.errors import ConfigError
 from ...processes.signals import StopSignals
 from ..shared.episode_statistics import Episodes
+from ..shared.log_callback import OnLog
 from ..shared.outcome import Outcome
 from ..shared.replay_completion import Store
 from ..shared.reporter import Reporter
@@ -29,6 +30,7 @@ def train_eval(
     make_stream: Callable[[base.Replay, base.Mode], base.Stream],
     make_logger: Callable[[], base.Logger],
     args: Mapping[str, Any],
+    on_log: OnLog | None = None,
 ) -> Outcome:
     """Like `train`, and plays eval_eps episodes in each evaluation environment at the
     start and every eval_every steps."""
@@ -39,7 +41,7 @@ def train_eval(
             'script train.'
         )
     makers = Makers(
-        make_agent, make_replay_train, make_env_train, make_stream, make_logger
+        make_agent, make_replay_train, make_env_train, make_stream, make_logger, on_log
     )
     return run_to_end(
         settings,

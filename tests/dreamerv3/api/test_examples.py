@@ -4,8 +4,11 @@ import pathlib
 import runpy
 import sys
 
+import optuna
 import pytest
 from PIL import Image
+
+import dreamerv3
 
 EXAMPLES = pathlib.Path(__file__).parents[3] / 'examples'
 
@@ -44,6 +47,35 @@ def test_own_environment_is_trained_on_and_played(run):
     out = run('own_environment.py', 32, 'debug')
     assert '0 episodes' in out
     assert 'The guess for 2 is ' in out
+
+
+def test_a_search_with_optuna_goes_on_in_its_folder(run, tmp_path):
+    # Too few steps for an update, as above: 20 of each of the 4 environments.
+    out = run('optuna_search.py', 'found', 1, 80, 'debug')
+    assert "{'COMPLETE': 1}" in out
+    assert "with {'agent.opt.lr':" in out
+    study = optuna_search()(tmp_path / 'found', 2, 80, 'debug')
+    assert [trial.state.name for trial in study.trials] == ['COMPLETE'] * 3
+    for number, trial in enumerate(study.trials):
+        config = dreamerv3.Run(tmp_path / 'found' / f'trial-{number}').config
+        assert config.agent.opt.lr == trial.params['agent.opt.lr']
+
+
+def test_trials_without_prospects_are_pruned(tmp_path):
+    hopeless = optuna.pruners.ThresholdPruner(lower=2.0)  # of scores up to 1
+    study = optuna_search()(tmp_path, 2, 1e6, 'debug', hopeless)
+    assert [trial.state.name for trial in study.trials] == ['PRUNED', 'PRUNED']
+    for number in range(2):
+        run = dreamerv3.Run(tmp_path / f'trial-{number}')
+        assert run.outcome == ('stopped', 'on_log')
+        assert 0 < run.steps < 1e6
+
+
+def optuna_search():
+    """The search of the example, with agents that need not be compiled."""
+    module = runpy.run_path(str(EXAMPLES / 'optuna_search.py'))
+    module['OPTIONS']['random_agent'] = True
+    return module['search']
 
 
 @pytest.mark.parametrize('path', sorted(EXAMPLES.glob('*.py')), ids=lambda x: x.name)

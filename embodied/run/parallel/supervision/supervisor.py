@@ -114,7 +114,7 @@ class Supervisor:
         self._events.put(event)
 
     def end(self, reason: str) -> None:
-        """Stops the run as a signal of that name does; from any thread."""
+        """Stops the run as a signal does, for another reason; from any thread."""
         self._events.put(reason)
 
     @property
