@@ -1,6 +1,6 @@
 // Columns of the table of runs: what they show, and the order of their values.
 
-import { clock, duration, short, whole } from './format.js';
+import { duration, minute, short, whole } from './format.js';
 import { OPTION, store } from './store.js';
 
 const NOTHING = '–';
@@ -30,8 +30,7 @@ const BASIC = [
     title: 'Time of training, without pauses',
     text: (value) => (typeof value === 'number' ? duration(value) : NOTHING) },
   { key: 'seed', label: 'Seed', number: true, value: (run) => run.seed },
-  { key: 'started', label: 'Started', value: (run) => run.started, text: clock },
-  { key: 'notes', label: 'Notes', value: (run) => run.notes || null },
+  { key: 'started', label: 'Started', value: (run) => run.started, text: minute },
 ];
 
 function optionColumn(name) {

@@ -27,7 +27,7 @@ export class LogsView {
       el('label', { class: 'flag' }, this.follow, 'Follow the end'),
       this.whole, this.state);
     this.text = document.createTextNode('');
-    this.lines = el('pre', { class: 'log', tabindex: 0, role: 'region',
+    this.lines = el('pre', { class: 'log-text', tabindex: 0, role: 'region',
       'aria-label': 'Lines of the log', onscroll: () => this.scrolled() }, this.text);
     this.note = el('p', { class: 'note' });
     panel.append(this.bar, this.note, this.lines);

@@ -100,7 +100,8 @@ export class TableView {
     this.head.replaceChildren(
       el('th', { scope: 'col' }, el('span', { class: 'hidden' }, 'Shown in curves')),
       ...all.map(makeHead),
-      el('th', { scope: 'col' }, el('span', { class: 'hidden' }, 'Edit')));
+      el('th', { scope: 'col', class: 'do' },
+        el('span', { class: 'hidden' }, 'Edit')));
     if (focus) this.head.querySelector(`[data-key="${CSS.escape(focus)}"]`)?.focus();
   }
 
@@ -136,8 +137,9 @@ export class TableView {
   download() {
     const all = columns();
     const rows = sorted(shownRuns(), store.settings.sort).map((run) =>
-      [...all.map((column) => column.value(run)), run.path]);
-    saveCsv([[...all.map(({ label }) => label), 'Folder'], ...rows], 'runs.csv');
+      [...all.map((column) => column.value(run)), run.notes, run.path]);
+    const heads = [...all.map(({ label }) => label), 'Notes', 'Folder'];
+    saveCsv([heads, ...rows], 'runs.csv');
   }
 }
 
@@ -176,7 +178,8 @@ function makeRow(id, all) {
     class: 'small', onclick: () => emit('edit', store.runs.get(id)),
   }, 'Edit');
   const node = el('tr', {},
-    el('td', { class: 'pick' }, el('label', {}, box)), ...cells, el('td', {}, edit));
+    el('td', { class: 'pick' }, el('label', {}, box)), ...cells,
+    el('td', { class: 'do' }, edit));
 
   function show(run) {
     const chosen = store.picked.includes(id);
@@ -188,11 +191,15 @@ function makeRow(id, all) {
     all.forEach((column, index) => {
       const text = textOf(column, run);
       const cell = cells[index];
-      if (cell.textContent === text) return;
+      const isName = column.key === 'name';
+      const whole = isName ? text + run.notes : text;
+      if (cell.textContent === whole) return;
       if (column.key === 'state') cell.replaceChildren(badge(text));
       else cell.textContent = text;
-      cell.title = column.key === 'name' ? run.path
-        : column.hint?.(column.value(run)) ?? text;
+      if (isName && run.notes) {
+        cell.append(el('span', { class: 'notes', title: run.notes }, run.notes));
+      }
+      cell.title = isName ? run.path : column.hint?.(column.value(run)) ?? text;
     });
   }
   return { node, show };
