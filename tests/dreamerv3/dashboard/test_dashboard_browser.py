@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from browsing import CHROMIUM, LOOKS, browser, visit
+from browsing import CHROMIUM, LOOKS, visit
 from dashboards import Dashboard, dashboard
 from playwright.sync_api import expect
 from sample_runs import append, line, make_run, make_video, scores, write_status
@@ -30,12 +30,6 @@ WHEN_DRAWN = """() => new Promise(done =>
 OVER_TIME = re.compile(r' over training time, 1 curves\. run: -?\d')
 BAND = '#d7e0f5'  # blue on white, as faint as the band of merged seeds
 BLUE, ORANGE, GRAY = '#3566cf', '#d4581f', '#8a8f98'  # first colors of the page
-
-
-@pytest.fixture(scope='module')
-def chromium():
-    with browser() as found:
-        yield found
 
 
 @pytest.fixture(scope='module')
@@ -364,7 +358,7 @@ def test_all_can_be_done_with_the_keyboard(chromium, server):
         expect(page.get_by_label('Filter metrics')).to_be_focused()
         page.get_by_role('tab', name='Curves').focus()
         page.keyboard.press('ArrowRight')
-        tab = page.get_by_role('tab', name='Processes')
+        tab = page.get_by_role('tab', name='Scores')
         expect(tab).to_be_focused()
         expect(tab).to_have_attribute('aria-selected', 'true')
 

@@ -37,6 +37,7 @@ function showView() {
     const chosen = tab.dataset.view === name;
     tab.setAttribute('aria-selected', chosen);
     tab.tabIndex = chosen ? 0 : -1;
+    if (chosen) tab.scrollIntoView({ block: 'nearest', inline: 'nearest' });
   }
   if (view?.name === name) return;
   view?.close?.();

@@ -90,7 +90,7 @@ export class CurvesView {
         onchange: (event) => setting(name, event.target.checked),
       }), label);
     this.unzoom = el('button', {
-      class: 'small', hidden: true, onclick: () => zoom(null),
+      class: 'small', hidden: !store.range, onclick: () => zoom(null),
     }, 'Reset zoom');
     return el('div', { class: 'toolbar', role: 'toolbar', 'aria-label': 'Curves' },
       this.filter,
