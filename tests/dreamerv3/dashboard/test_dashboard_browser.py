@@ -306,6 +306,12 @@ def kill_and_watch(chromium, url, logdir):
         expect(seen.page.locator('.run')).to_contain_text('1 restart')
         seen.open('Events')
         expect(seen.page.locator('table.events')).to_contain_text('role restarting')
+        seen.open('Logs')
+        role = seen.page.get_by_label('Role')
+        expect(role.locator('option', has_text='agent')).to_have_count(1)
+        role.select_option(label=role.locator('option', has_text='env0').inner_text())
+        starts = seen.page.locator('.log-text')
+        expect(starts).to_have_text(re.compile('(The role starts.*){2}', re.DOTALL))
 
 
 def test_names_with_markup_are_only_text(chromium, server, folder):

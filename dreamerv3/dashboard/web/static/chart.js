@@ -256,9 +256,8 @@ function around({ min, max }, place, factor) {
 export function labelOf(curve) {
   const names = curve.runs.map((id) => store.runs.get(id)?.name ?? '');
   const many = names.length > 1 ? counted(curve.runs) : names[0];
-  const { group } = store.settings;
-  if (group.startsWith(OPTION)) {
-    const name = group.slice(OPTION.length);
+  if (store.groupedBy.startsWith(OPTION)) {
+    const name = store.groupedBy.slice(OPTION.length);
     const { value } = store.groups.get(curve.runs[0]) ?? {};
     const text = typeof value === 'string' ? `${name} = ${value}` : `${name} not set`;
     return `${text}, ${many}`;

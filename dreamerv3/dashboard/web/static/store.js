@@ -16,6 +16,7 @@ export const store = {
   range: null, // part of the x axis, when zoomed
   reading: {}, // id -> share of its files that the server has read, while below 1
   groups: new Map(), // id -> {index, value}: the curve that a run is part of
+  groupedBy: '', // the setting that these groups are of
   options: { names: {}, runs: {} }, // how many values; id -> {option: value}
   finals: {}, // id -> final score, null if no episode has ended
   roots: [], // folders that the server was given
@@ -45,18 +46,20 @@ export const pickedRuns = () =>
 
 // Number of a run's color; runs that are drawn as one share that of their group.
 export function colorOf(id) {
-  const group = store.settings.group && store.groups.get(id);
+  const group = store.groupedBy && store.groups.get(id);
   return group ? group.index % paletteSize : store.colors.get(id);
 }
 
-// groups: [{runs, value}] as the server has drawn them.
-export function takeGroups(groups) {
+// groups: [{runs, value}] as the server has made them, by a former setting perhaps.
+export function takeGroups(groups, by) {
   const found = new Map();
   groups.forEach(({ runs, value }, index) => {
     for (const id of runs) found.set(id, { index, value });
   });
-  if (JSON.stringify([...found]) === JSON.stringify([...store.groups])) return;
+  const before = JSON.stringify([store.groupedBy, ...store.groups]);
+  if (JSON.stringify([by, ...found]) === before) return;
   store.groups = found;
+  store.groupedBy = by;
   emit('groups');
 }
 

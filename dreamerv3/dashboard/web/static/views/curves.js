@@ -241,7 +241,7 @@ export class CurvesView {
       const part = charts.slice(start, start + BATCH);
       const metrics = [...new Set(part.map((chart) => chart.name))];
       const picked = store.picked.join();
-      const axis = store.settings.x;
+      const { x: axis, group } = store.settings;
       const number = ++this.loads;
       const answer = await this.answer(
         api.series(store.picked, metrics, store.settings, store.range));
@@ -249,7 +249,7 @@ export class CurvesView {
       takeReading(answer.reading);
       if (number > this.drawn) {
         this.drawn = number;
-        takeGroups(answer.groups);
+        takeGroups(answer.groups, group);
       }
       reading = Object.keys(answer.reading).length > 0;
       for (const chart of part) {

@@ -81,11 +81,12 @@ export class ScoresView {
   async load() {
     const mine = ++this.request;
     const { picked, settings } = store;
+    const { group } = settings;
     try {
       const data = await api.distributions(picked, settings);
       if (mine !== this.request || this.life.signal.aborted) return;
       this.data = data;
-      takeGroups(data.members);
+      takeGroups(data.members, group);
       this.draw();
     } catch (error) {
       // The header says that the server is not reached.

@@ -56,6 +56,7 @@ export class TableView {
     this.names.replaceChildren(...order.map((name) => el('option', {
       value: name, label: names[name] > 1 ? `${names[name]} values` : 'all the same',
     })));
+    if (this.problem.textContent) this.addColumn(); // it may be known now
   }
 
   addColumn() {
