@@ -31,6 +31,8 @@ export class LogsView {
       'aria-label': 'Lines of the log', onscroll: () => this.scrolled() }, this.text);
     this.note = el('p', { class: 'note' });
     panel.append(this.bar, this.note, this.lines);
+    document.addEventListener('visibilitychange', () => this.pause(),
+      { signal: this.life.signal });
     followDetails(['status.json', 'events.jsonl'], (all) => this.offer(all),
       this.life.signal);
   }
@@ -81,6 +83,17 @@ export class LogsView {
     setText(this.state, 'reading');
     this.source = api.followLog(log.run, log.file, (part) => this.add(part), (open) =>
       setText(this.state, open ? 'live' : 'not reached, trying again'));
+  }
+
+  // A browser has six connections to a server, for all of its pages: one that is not
+  // looked at leaves them to the others, unless that would lose the place in the text.
+  pause() {
+    if (!document.hidden) this.open();
+    else if (this.follow.checked) {
+      this.source?.close();
+      this.source = null;
+      this.shown = '';
+    }
   }
 
   add({ text, first, skipped }) {
