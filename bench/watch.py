@@ -171,11 +171,11 @@ def all_runs(server: Server, count: int) -> None:
         ids.update(runs)
         if len(ids) == count:
             break
-    for merge in ('0', '1'):
+    for group in ('', 'seeds'):
         began = time.perf_counter()
-        curves = read_on(server, ','.join(ids), [NAMES[7]], merge=merge)
+        curves = read_on(server, ','.join(ids), [NAMES[7]], group=group)
         seconds = time.perf_counter() - began
-        report('all_runs', seconds=seconds, merged=int(merge), curves=curves)
+        report('all_runs', seconds=seconds, merged=bool(group), curves=curves)
 
 
 def live(server: Server, run: Path) -> None:

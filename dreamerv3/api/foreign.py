@@ -60,8 +60,8 @@ class Taken(NamedTuple):
         task = self.config.task
         if not task:
             raise ConfigError(
-                f'The agent in {source} was trained on data, without a task to play. '
-                'Name one: --task suite_name or --task module:factory.'
+                f'The agent in {self.source} was trained on data, without a task to '
+                'play. Name one: --task suite_name or --task module:factory.'
             )
         if self.trusted or not registry.names_code(task):
             return

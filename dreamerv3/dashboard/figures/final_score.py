@@ -1,13 +1,13 @@
-"""Final score: one definition for `dreamer plot`, `dreamer sweep` and the benches."""
+"""Final score: one definition for `dreamer plot`, `dreamer sweep`, the dashboard and
+the benches."""
 
 from pathlib import Path
 
 import numpy as np
 
-from ..series.buckets import forward
-from ..series.file_series import FileSeries
+from ..series.file_end import last_points
 
-__all__ = ['DEFINITION', 'final_score', 'final_value']
+__all__ = ['DEFINITION', 'LAST', 'final_score', 'final_value']
 
 LAST = 0.1  # share of a run's steps, at its end
 SCORE = 'scores/score'
@@ -21,8 +21,5 @@ def final_value(x: np.ndarray, values: np.ndarray) -> float:
 
 def final_score(folder: Path) -> float | None:
     """Final score of the training episodes of a run; None if none has ended."""
-    file = FileSeries(folder / 'scores.jsonl', np.inf, only=[SCORE]).read()
-    if SCORE not in file.series:
-        return None
-    points = forward(file.series[SCORE].buckets)
-    return final_value(points['step'], points['mean'])
+    points = last_points(folder / 'scores.jsonl', SCORE, LAST)
+    return final_value(points['step'], points['mean']) if len(points) else None

@@ -10,7 +10,7 @@ from embodied.core.errors import ConfigError
 
 from .run_files import printable
 
-__all__ = ['Run', 'check_roots', 'find_runs', 'pictures']
+__all__ = ['Run', 'check_roots', 'entries', 'find_runs', 'pictures']
 
 # A folder with one of these holds a run.
 MARKS = frozenset({'config.yaml', 'metrics.jsonl', 'scores.jsonl', 'status.json'})
@@ -62,7 +62,7 @@ def find_runs(roots: Sequence[Path]) -> list[Run]:
 def pictures(run: Run) -> list[dict[str, str | int | float]]:
     """Videos and images of a run, newest first."""
     found: list[dict[str, str | int | float]] = []
-    for entry in _entries(run.path / 'videos'):
+    for entry in entries(run.path / 'videos'):
         path = Path(entry.name)
         if entry.name.startswith('.') or path.suffix not in PICTURES:
             continue
@@ -83,22 +83,23 @@ def pictures(run: Run) -> list[dict[str, str | int | float]]:
     return sorted(found, key=lambda item: (-float(item['step']), str(item['file'])))
 
 
-def _walk(folder: Path, depth: int) -> Iterator[Path]:
-    entries = _entries(folder)
-    if any(entry.name in MARKS for entry in entries):
-        yield folder  # what is inside belongs to the run
-        return
-    if depth:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith('.'):
-                yield from _walk(folder / entry.name, depth - 1)
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def entries(folder: Path) -> list[os.DirEntry[str]]:
+    """What is in a folder; nothing if it is a link, missing or not ours to read."""
     if folder.is_symlink():
         return []
     try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:  # not there, or not ours to read
+        with os.scandir(folder) as found:
+            return list(found)
+    except OSError:
         return []
+
+
+def _walk(folder: Path, depth: int) -> Iterator[Path]:
+    found = entries(folder)
+    if any(entry.name in MARKS for entry in found):
+        yield folder  # what is inside belongs to the run
+        return
+    if depth:
+        for entry in sorted(found, key=lambda entry: entry.name):
+            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith('.'):
+                yield from _walk(folder / entry.name, depth - 1)

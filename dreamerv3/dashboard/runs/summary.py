@@ -11,6 +11,7 @@ from embodied.logging import bottleneck
 
 from ..series.records import FILES
 from .folders import Run
+from .labels import LABEL_FILE, read_label
 from .options import group_key, read_options
 from .run_files import last_lines
 from .state import read_events, run_state
@@ -19,7 +20,7 @@ __all__ = ['LIVE', 'Summarizer', 'stamp']
 
 # Files whose change is a change of the run, those for the index first. The folder
 # `videos` changes with each file in it.
-WATCHED = (*FILES, 'events.jsonl', 'status.json', 'config.yaml', 'videos')
+WATCHED = (*FILES, 'events.jsonl', 'status.json', 'config.yaml', 'videos', LABEL_FILE)
 LIVE = ('starting', 'running', 'waiting', 'restarting', 'silent')
 LAST_BYTES = 1 << 16  # end of metrics.jsonl that surely has a whole line in it
 LATEST = (
@@ -42,6 +43,7 @@ LATEST = (
     'actor/steps_per_second',
     'actor/calls_per_second',
     'train/updates',
+    'run/seconds',
 )
 
 Stamp = tuple[tuple[int, int], ...]
@@ -79,6 +81,7 @@ class Summarizer:
     def summary(self, run: Run) -> dict[str, Any]:
         """What the page needs of a run before it is opened."""
         options = self.options(run)
+        label = read_label(run.path)
         events = read_events(run.path)
         records = last_lines(run.path / 'metrics.jsonl', LAST_BYTES)
         latest: dict[str, Any] = {}
@@ -87,7 +90,11 @@ class Summarizer:
         first = next((e.get('time') for e in events if e.get('event') == 'start'), None)
         return {
             'id': run.id,
-            'name': run.name,
+            'name': label.name or run.name,
+            'folder': run.name,
+            'label': label.name,
+            'hidden': label.hidden,
+            'notes': label.notes,
             'path': str(run.path),
             'task': str(options.get('task', '')),
             'seed': options.get('seed'),

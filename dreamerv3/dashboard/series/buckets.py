@@ -10,7 +10,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ['BUCKET', 'EMPTY', 'MOST_BUCKETS', 'Series', 'forward', 'single', 'thin']
+__all__ = [
+    'BUCKET',
+    'EMPTY',
+    'MOST_BUCKETS',
+    'Series',
+    'forward',
+    'joined',
+    'single',
+    'thin',
+]
 
 MOST_BUCKETS = 1024  # per series: more than a chart has pixels
 
@@ -69,6 +78,11 @@ def forward(buckets: np.ndarray, axis: str = 'step') -> np.ndarray:
     """
     lowest_after = np.minimum.accumulate(buckets[axis][::-1])[::-1]
     return buckets[buckets[axis] <= lowest_after]
+
+
+def joined(buckets: np.ndarray, axis: str) -> np.ndarray:
+    """Neighbors at the same place on the axis as one bucket."""
+    return _merge(buckets, np.cumsum(np.diff(buckets[axis], prepend=np.nan) != 0))
 
 
 def _merge(buckets: np.ndarray, group: np.ndarray) -> np.ndarray:

@@ -16,7 +16,10 @@ PLACE_DIGITS = 10  # of a step or time
 
 
 class ChartRequest(NamedTuple):
-    """Axis, range and grouping of the curves of any metric."""
+    """Axis, range and grouping of the curves of any metric.
+
+    axis: the field of a bucket that holds its place.
+    """
 
     axis: str
     span: Span
@@ -27,6 +30,7 @@ class ChartRequest(NamedTuple):
 
         `complete` of a curve is how many of its values are of all its runs.
         """
+        ordered = {key: found for key, found in ordered.items() if len(found)}
         if not ordered:
             return {'x': [], 'curves': []}
         grid = common_grid(list(ordered.values()), self.axis, self.span, POINTS)

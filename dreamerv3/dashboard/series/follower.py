@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runs.folders import Run, find_runs
+from ..runs.run_files import printable
 from ..runs.summary import LIVE, Stamp, Summarizer, stamp
 
 __all__ = ['Follower']
@@ -46,6 +47,11 @@ class Follower:
     def start(self) -> None:
         self._runs = {run.id: run for run in find_runs(self._roots)}
         self._thread.start()
+
+    @property
+    def places(self) -> list[str]:
+        """The folders that were given."""
+        return [printable(str(root)) for root in self._roots]
 
     @property
     def closed(self) -> bool:

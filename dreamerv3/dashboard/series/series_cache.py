@@ -18,7 +18,11 @@ from .clock import SECONDS, Clock
 from .file_series import FileSeries
 from .records import FILES, SCORES
 
-__all__ = ['RunSeries', 'SeriesCache', 'home', 'read_run']
+__all__ = ['FIELDS', 'RunSeries', 'SeriesCache', 'home', 'read_run']
+
+UPDATES = 'train/updates'  # metric
+# Axes, and the field of a bucket that a place on it is computed from and replaces.
+FIELDS = {'step': 'step', 'frames': 'step', 'updates': 'time', 'time': 'time'}
 
 WITHIN = 0.3  # seconds of reading per request
 SAMPLES = 1500  # lines per request, over all its runs
@@ -30,20 +34,37 @@ class RunSeries(NamedTuple):
     """Buckets by metric, in the order of writing, and how to place them in time.
 
     share: how much of the run's files is read, from 0 to 1.
+    updates: `train/updates`, empty if the run has not written it.
     """
 
     series: dict[str, np.ndarray]
     clock: Clock
     start: float
     share: float
+    updates: np.ndarray = buckets.EMPTY.buckets
 
-    def over(self, name: str, axis: str) -> np.ndarray:
-        """A metric in order of its steps, or of seconds of training (`time`)."""
-        found = self.series[name]
-        if axis == 'time':
-            found = found.copy()
+    def over(self, name: str, axis: str, repeat: float = 1.0) -> np.ndarray:
+        """A metric in order of its places on an axis (see `FIELDS`): steps, frames,
+        updates, or seconds of training (`time`).
+
+        repeat: frames per step.
+        """
+        found = self.series[name].copy()
+        if axis == 'frames':
+            found['step'] *= repeat
+        elif axis == 'time':
             found['time'] = self.clock.seconds(found['time'], self.start)
-        return buckets.forward(found, axis)
+        elif axis == 'updates':
+            return self._over_updates(found)
+        return buckets.forward(found, FIELDS[axis])
+
+    def _over_updates(self, found: np.ndarray) -> np.ndarray:
+        if not len(self.updates):
+            return found[:0]
+        known = self.updates[np.argsort(self.updates['time'], kind='stable')]
+        found['time'] = np.interp(found['time'], known['time'], known['mean'])
+        # Before the first update there are many lines at one place.
+        return buckets.joined(buckets.forward(found, 'time'), 'time')
 
 
 class SeriesCache:
@@ -84,6 +105,7 @@ class SeriesCache:
     def _series(self, folder: Path, names: Collection[str], samples: int) -> RunSeries:
         files = self._files[folder]
         series: dict[str, np.ndarray] = {}
+        wanted = {*names, UPDATES}
         clock = files[home(SECONDS)].clock
         starts = []
         for filename, file in files.items():
@@ -92,7 +114,7 @@ class SeriesCache:
                 clock = clock.copy()
                 clock.learn(rest[SECONDS]['time'], rest[SECONDS]['mean'])
             starts += [points['time'].min() for points in rest.values()]
-            for name in names:
+            for name in wanted:
                 if home(name) != filename:
                     continue
                 known = [file.series[name].buckets] if name in file.series else []
@@ -146,7 +168,8 @@ def _placed(
     """sampled: times of lines that are not read yet, among them the first ones."""
     starts = [*sampled, *(file.start for file in files if file.start is not None)]
     share = min(file.share for file in files)
-    return RunSeries(series, clock, min(starts, default=0.0), share)
+    updates = series.get(UPDATES, buckets.EMPTY.buckets)
+    return RunSeries(series, clock, min(starts, default=0.0), share, updates)
 
 
 def home(name: str) -> str:

@@ -3,6 +3,9 @@
 On the loopback interface every user of this machine may read, but only by a name of
 this machine: otherwise a page elsewhere could point its own name here and read along.
 On any other interface a token is needed, once in the address, then in a cookie.
+
+What changes something is answered only when the page itself asks for it: browsers say
+which page a request comes from, and send JSON to another server only if that agrees.
 """
 
 import hmac
@@ -34,6 +37,11 @@ NO_TOKEN = (
     'A token is needed: open the address that `dreamer watch` has printed, which ends '
     'in ?token=...\n'
 )
+FOREIGN = (
+    'Changes are made by the page of this dashboard only: its requests have an Origin '
+    'that is this server, and are JSON.\n'
+)
+SAFE_METHODS = ('GET', 'HEAD', 'OPTIONS')
 WRONG_NAME = 'This dashboard only answers to localhost. See dreamer watch --help.\n'
 
 
@@ -69,6 +77,12 @@ class Access:
         await (refusal or self._app)(scope, receive, send_safely)
 
     def _refusal(self, request: HTTPConnection) -> Response | None:
+        refusal = self._unauthorized(request)
+        if refusal or request.scope['method'] in SAFE_METHODS or _is_own(request):
+            return refusal
+        return PlainTextResponse(FOREIGN, 403)
+
+    def _unauthorized(self, request: HTTPConnection) -> Response | None:
         if self._token is None:
             named = _hostname(request.headers)
             wrong = named not in LOCAL_NAMES
@@ -91,6 +105,16 @@ class Access:
 
 def _hostname(headers: Headers) -> str:
     return URL(f'http://{headers.get("host", "")}').hostname or ''
+
+
+def _is_own(request: HTTPConnection) -> bool:
+    """Whether a request that changes something comes from the page of this server."""
+    headers = request.headers
+    origin = headers.get('origin', '').partition('://')[2]
+    own = origin != '' and origin == headers.get('host', '')
+    site = headers.get('sec-fetch-site', 'same-origin')
+    kind = headers.get('content-type', '').partition(';')[0].strip()
+    return own and site == 'same-origin' and kind == 'application/json'
 
 
 def _without_token(request: HTTPConnection) -> str:

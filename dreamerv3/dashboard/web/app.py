@@ -1,7 +1,6 @@
 """The application: requests about runs, and a stream of their changes."""
 
 import asyncio
-import json
 import math
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.datastructures import QueryParams
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
@@ -18,37 +16,47 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Lifespan
 
-from ..runs.folders import PICTURES, Run, pictures
-from ..runs.state import read_events
+from ..runs.folders import Run
 from ..series.chart_data import ChartRequest, rounded
 from ..series.curves import Span
 from ..series.follower import Follower
 from ..series.reference import Reference, frames_per_step
-from ..series.series_cache import SeriesCache
+from ..series.series_cache import FIELDS, SeriesCache
 from .access import Access
+from .answers import as_json, dump
+from .groups import chosen_runs, grouped
+from .run_requests import HEARTBEAT, STREAM, RunRequests
+from .table_requests import TableRequests
 
 __all__ = ['make_app']
 
 STATIC = Path(__file__).parent / 'static'
 MOST_METRICS = 60  # per request
-HEARTBEAT = 15.0  # seconds without changes after which a stream sends a comment
 
 
 def make_app(
     follower: Follower,
     references: Sequence[Reference] = (),
     token: str | None = None,
+    read_only: bool = False,
     lifespan: Lifespan[Starlette] | None = None,
 ) -> Starlette:
     """The dashboard as an ASGI application."""
     view = View(follower, references)
+    run, table = RunRequests(follower, read_only), TableRequests(follower)
     return Starlette(
         routes=[
             Route('/', lambda request: FileResponse(STATIC / 'index.html')),
             Route('/api/names', view.names),
             Route('/api/series', view.series),
-            Route('/api/runs/{id}', view.run),
-            Route('/api/runs/{id}/videos/{file}', view.video),
+            Route('/api/options', table.options),
+            Route('/api/finals', table.finals),
+            Route('/api/distributions', table.distributions),
+            Route('/api/runs/{id}', run.details),
+            Route('/api/runs/{id}/label', run.label, methods=['PUT']),
+            Route('/api/runs/{id}/videos/{file}', run.video),
+            Route('/api/runs/{id}/logs/{file}', run.log),
+            Route('/api/runs/{id}/logs/{file}/stream', run.log_stream),
             Route('/api/changes', view.changes),
             Mount('/static', StaticFiles(directory=STATIC)),
         ],
@@ -67,61 +75,47 @@ class View:
 
     def names(self, request: Request) -> Response:
         """Metrics that any of the runs has, as far as their files are read."""
-        return _json(self._cache.names([run.path for run in self._runs(request)]))
+        return as_json(self._cache.names([run.path for run in self._runs(request)]))
 
     def series(self, request: Request) -> Response:
-        """Curves of metrics, of each run or of each group of seeds."""
+        """Curves of metrics, of each run or of each group of runs."""
         query = request.query_params
         runs = self._runs(request)
         names = query.getlist('metric')[:MOST_METRICS]
+        x = query.get('x', 'step')
+        axis = x if x in FIELDS else 'step'
+        groups = grouped(self._follower, runs, query.get('group', ''))
         wanted = ChartRequest(
-            axis='time' if query.get('x') == 'time' else 'step',
+            axis=FIELDS[axis],
             span=Span(_float(query, 'from', -math.inf), _float(query, 'to', math.inf)),
-            groups=self._groups(runs, merge=query.get('merge') == '1'),
+            groups=[group['runs'] for group in groups],
         )
         found = self._cache.read([run.path for run in runs], names)
         known = {run.id: found[run.path] for run in runs}
+        repeats = {run.id: self._repeat(run) for run in runs if axis == 'frames'}
         charts = {}
         for name in names:
             series = {key: run for key, run in known.items() if name in run.series}
             charts[name] = wanted.chart(
-                {key: run.over(name, wanted.axis) for key, run in series.items()}
+                {
+                    key: run.over(name, axis, repeats.get(key, 1.0))
+                    for key, run in series.items()
+                }
             )
-        with_band = query.get('reference') == '1' and wanted.axis == 'step'
-        return _json(
+        with_band = query.get('reference') == '1' and axis in ('step', 'frames')
+        return as_json(
             {
                 'charts': charts,
-                'reference': self._band(runs) if with_band else [],
+                'groups': groups,
+                'reference': self._band(runs, axis) if with_band else [],
                 'reading': {k: x.share for k, x in known.items() if x.share < 1},
             }
         )
 
-    def run(self, request: Request) -> Response:
-        """Options, events and videos of a run."""
-        run = self._run(request.path_params['id'])
-        return _json(
-            {
-                'id': run.id,
-                'options': self._follower.options(run),
-                'events': read_events(run.path),
-                'videos': pictures(run),
-            }
-        )
-
-    def video(self, request: Request) -> Response:
-        """A picture or video, if it is one of those that the run lists."""
-        run = self._run(request.path_params['id'])
-        file = request.path_params['file']
-        if file not in {item['file'] for item in pictures(run)}:
-            raise HTTPException(404, 'There is no such video.')
-        path = run.path / 'videos' / file
-        return FileResponse(path, media_type=PICTURES[path.suffix])
-
     async def changes(self, request: Request) -> Response:
         """Server-sent events: all runs at first, then those that change."""
-        headers = {'cache-control': 'no-store', 'x-accel-buffering': 'no'}
         return StreamingResponse(
-            self._stream(), media_type='text/event-stream', headers=headers
+            self._stream(), media_type='text/event-stream', headers=STREAM
         )
 
     async def _stream(self) -> AsyncIterator[str]:
@@ -152,40 +146,28 @@ class View:
                     'runs': dict(pending),
                     'ids': list(self._follower.runs()),
                     'reference': bool(self._references),
+                    'roots': self._follower.places,
                 }
                 pending.clear()
-                yield f'data: {_dump(message)}\n\n'
+                yield f'data: {dump(message)}\n\n'
         finally:
             leave()
 
     def _runs(self, request: Request) -> list[Run]:
         known = self._follower.runs()
         self._cache.retain(run.path for run in known.values())
-        wanted = request.query_params.get('runs', '').split(',')
-        return [known[key] for key in dict.fromkeys(wanted) if key in known]
+        return chosen_runs(self._follower, request)
 
-    def _run(self, key: str) -> Run:
-        try:
-            return self._follower.runs()[key]
-        except KeyError:
-            raise HTTPException(404, 'There is no such run.') from None
+    def _repeat(self, run: Run) -> float:
+        options = self._follower.options(run)
+        return frames_per_step(options, str(options.get('task', '')))
 
-    def _groups(self, runs: list[Run], merge: bool) -> list[list[str]]:
-        """Ids of runs that are drawn as one: seeds of one experiment, or each alone."""
-        summaries = self._follower.summaries()
-        groups: dict[str, list[str]] = {}
-        for run in runs:
-            key = merge and summaries.get(run.id, {}).get('group')
-            groups.setdefault(key or run.id, []).append(run.id)
-        return list(groups.values())
-
-    def _band(self, runs: Sequence[Run]) -> list[dict[str, Any]]:
-        """Published scores of the tasks of the runs, over their steps."""
+    def _band(self, runs: Sequence[Run], axis: str) -> list[dict[str, Any]]:
+        """Published scores of the tasks of the runs, over their steps or frames."""
         repeats: dict[str, float] = {}
         for run in runs:
-            options = self._follower.options(run)
-            task = str(options.get('task', ''))
-            repeats.setdefault(task, frames_per_step(options, task))
+            task = str(self._follower.options(run).get('task', ''))
+            repeats.setdefault(task, 1.0 if axis == 'frames' else self._repeat(run))
         return [
             {
                 'label': f'{curve.task} ({curve.suite}, {curve.seeds} seeds)',
@@ -206,24 +188,3 @@ def _float(query: QueryParams, name: str, default: float) -> float:
     except ValueError:
         return default
     return default if math.isnan(value) else value
-
-
-def _json(value: Any) -> Response:
-    headers = {'cache-control': 'no-store'}
-    return Response(_dump(value), headers=headers, media_type='application/json')
-
-
-def _dump(value: Any) -> str:
-    """JSON in ASCII: whatever was in the files, this is well formed."""
-    return json.dumps(_finite(value), allow_nan=False, separators=(',', ':'))
-
-
-def _finite(value: Any) -> Any:
-    """Numbers that JSON and the page cannot express become null."""
-    if isinstance(value, dict):
-        return {str(key): _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

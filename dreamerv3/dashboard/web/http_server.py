@@ -36,6 +36,7 @@ def serve(
     roots: Sequence[Path],
     references: Sequence[Reference],
     token: str | None,
+    read_only: bool,
 ) -> None:
     """Serves until a signal asks to stop, or until following the runs fails."""
     follower = Follower(roots, lambda: server.stop())
@@ -46,7 +47,7 @@ def serve(
         yield
         follower.close()
 
-    app = make_app(follower, references, token, lifespan)
+    app = make_app(follower, references, token, read_only, lifespan)
     options: dict[str, Any] = {'lifespan': 'on', 'ws': 'none'}
     config = uvicorn.Config(app, http=Connection, log_level='warning', **options)
     server = Server(config, follower)

@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
         query = f'?token={token}' if token else ''
         print(f'Dashboard: http://{address}/{query}', flush=True)
         with contextlib.suppress(KeyboardInterrupt):  # the usual end
-            serving.serve(place, roots, references, token)
+            serving.serve(place, roots, references, token, args.read_only)
     return 0
 
 
@@ -59,6 +59,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument('--port', type=int, default=PORT, help=f'{PORT} by default')
     parser.add_argument('--token', help='secret to ask for; chosen when needed')
+    parser.add_argument(
+        '--read-only',
+        action='store_true',
+        help='refuse to rename and hide runs, and to write notes',
+    )
     parser.add_argument(
         '--reference',
         help='CSV of published scores to draw in gray: '

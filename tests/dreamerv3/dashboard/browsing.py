@@ -20,7 +20,12 @@ DESK, PHONE = {'width': 1440, 'height': 900}, {'width': 390, 'height': 844}
 LOOKS: dict[str, Any] = {
     'light': {'viewport': DESK, 'color_scheme': 'light'},
     'dark': {'viewport': DESK, 'color_scheme': 'dark'},
-    'phone': {'viewport': PHONE, 'color_scheme': 'light', 'device_scale_factor': 2},
+    'phone': {
+        'viewport': PHONE,
+        'color_scheme': 'light',
+        'device_scale_factor': 2,
+        'has_touch': True,
+    },
 }
 
 

@@ -5,7 +5,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,10 @@ ENDS_WITHIN = 30  # seconds
 class Dashboard:
     """A running `dreamer watch`."""
 
-    def __init__(self, folder: Path, *flags: str, port: int = 0):
-        command = [sys.executable, '-m', 'dreamerv3', 'watch', str(folder)]
+    def __init__(
+        self, folder: Path, *flags: str, port: int = 0, under: Sequence[str] = ()
+    ):
+        command = [*under, sys.executable, '-m', 'dreamerv3', 'watch', str(folder)]
         command += ['--port', str(port), *flags]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout
@@ -41,6 +43,24 @@ class Dashboard:
         body = response.read()
         connection.close()
         return response.status, {k.lower(): v for k, v in response.getheaders()}, body
+
+    def change(self, run: str, changes: Any, before: Any) -> tuple[int, Any]:
+        """Changes the label of a run as the page does it; status and answer."""
+        return self.put(run, json.dumps({'changes': changes, 'before': before}))
+
+    def put(self, run: str, body: str | bytes, **headers: str) -> tuple[int, Any]:
+        own = {
+            'origin': f'http://127.0.0.1:{self.port}',
+            'content-type': 'application/json',
+        }
+        connection = http.client.HTTPConnection('127.0.0.1', self.port, timeout=30)
+        sent = {k.replace('_', '-'): v for k, v in (own | headers).items() if v}
+        connection.request('PUT', f'/api/runs/{run}/label', body, sent)
+        response = connection.getresponse()
+        status, text = response.status, response.read()
+        connection.close()
+        is_json = response.headers['content-type'] == 'application/json'
+        return status, json.loads(text) if is_json else text.decode()
 
     def json(self, path: str, query: Any = ()) -> Any:
         status, _, body = self.get(path, query)
@@ -85,9 +105,14 @@ class Dashboard:
 
 
 @contextmanager
-def dashboard(folder: Path, *flags: str) -> Iterator[Dashboard]:
-    """A dashboard that is ended with the block, in whatever way that ends."""
-    server = Dashboard(folder, *flags)
+def dashboard(
+    folder: Path, *flags: str, under: Sequence[str] = ()
+) -> Iterator[Dashboard]:
+    """A dashboard that is ended with the block, in whatever way that ends.
+
+    under: a command that starts the rest of its command line.
+    """
+    server = Dashboard(folder, *flags, under=under)
     try:
         yield server
         assert server.close() == 0

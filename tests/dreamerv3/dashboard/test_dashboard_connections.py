@@ -52,6 +52,18 @@ UNFINISHED = [
 ]
 
 
+def test_a_change_that_does_not_arrive_is_given_up(server):
+    (run,) = server.json('/api/options')['runs']
+    head = (
+        f'PUT /api/runs/{run}/label HTTP/1.1\r\nhost: localhost\r\n'
+        'origin: http://localhost\r\ncontent-type: application/json\r\n'
+        'content-length: 100\r\n\r\n{'
+    )
+    with connect(server, head.encode()) as sock:
+        assert sock.recv(4096).startswith(b'HTTP/1.1 408')
+        assert await_hang_up(sock)
+
+
 def test_connections_without_a_whole_request_are_closed(server):
     begin = time.monotonic()
     with contextlib.ExitStack() as stack:

@@ -162,6 +162,8 @@ def served(tmp_path_factory):
     run = make_run(home / 'logdir' / 'run', 5)
     make_video(run, 1)
     (run / 'videos' / 'link-1.gif').symlink_to(home / 'secret.gif')
+    (run / 'logs').mkdir()
+    (run / 'logs' / 'link.log').symlink_to(home / 'secret')
     (run / 'config.yaml').write_text('task: toy_catch\nseed: .nan\nnote: "\\ud83d"\n')
     wrong = make_run(home / 'logdir' / 'na\udcffme', 5)
     append(wrong / 'metrics.jsonl', line(6) | {'\ud800': 1.0, 'a' * 5000: 1.0})
@@ -206,6 +208,12 @@ TRAVERSALS = [
     '/api/runs/{id}/videos/%00.gif',
     '/api/runs/{id}/videos//etc/passwd',
     '/api/runs/{id}/videos/',
+    '/api/runs/{id}/logs/..%2fconfig.yaml',
+    '/api/runs/{id}/logs/../config.yaml',
+    '/api/runs/{id}/logs/link.log',
+    '/api/runs/{id}/logs/link.log/stream',
+    '/api/runs/{id}/logs/..%2f..%2f..%2fsecret/stream',
+    '/api/runs/{id}/logs/%00.log',
     '/api/runs/{name}',
     '/api/nothing',
 ]
@@ -226,7 +234,8 @@ QUERIES = [
     {'runs': '*', 'metric': "'; drop table series; --"},
     {'metric': ['a'] * 500},
     {'x': 'nothing', 'from': 'nan', 'to': '-inf', 'metric': 'fps/env'},
-    {'from': '1e999', 'to': 'x', 'metric': 'scores/score', 'merge': '2'},
+    {'from': '1e999', 'to': 'x', 'metric': 'scores/score', 'group': 'option:'},
+    {'metric': 'scores/score', 'group': 'option:__proto__', 'x': 'updates'},
     {'metric': '\ud7ff\x00' + 'x' * 3000},
 ]
 
@@ -240,9 +249,11 @@ def test_senseless_questions_get_answers(served, query):
 
 
 @pytest.mark.parametrize('method', ['POST', 'PUT', 'DELETE', 'OPTIONS'])
-def test_nothing_can_be_changed(served, method):
+def test_nothing_but_a_label_can_be_changed(served, method):
     server, known = served
+    origin = f'http://127.0.0.1:{server.port}'
+    headers = {'origin': origin, 'content-type': 'application/json'}
     connection = http.client.HTTPConnection('127.0.0.1', server.port, timeout=30)
-    connection.request(method, f'/api/runs/{known["run"]["id"]}')
+    connection.request(method, f'/api/runs/{known["run"]["id"]}', headers=headers)
     assert connection.getresponse().status == 405
     connection.close()

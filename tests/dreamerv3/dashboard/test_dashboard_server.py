@@ -56,7 +56,7 @@ def test_curves_come_with_one_value_per_place(server, runs):
 
 def test_seeds_become_one_curve_with_a_band(server, runs):
     ids = ','.join(run['id'] for run in runs.values())
-    query = {'runs': ids, 'metric': 'train/loss/total', 'merge': '1'}
+    query = {'runs': ids, 'metric': 'train/loss/total', 'group': 'seeds'}
     chart = server.json('/api/series', query)['charts']['train/loss/total']
     merged = next(curve for curve in chart['curves'] if len(curve['runs']) == 2)
     assert (merged['low'][0], merged['mean'][0], merged['high'][0]) == (10, 20, 30)

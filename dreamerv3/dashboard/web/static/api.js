@@ -1,9 +1,19 @@
-// Requests to the server, and the stream of changes that it sends.
+// Requests to the server, and the streams that it sends.
 
-async function request(path) {
-  const response = await fetch(path);
-  if (!response.ok) throw new Error(`${response.status}: ${await response.text()}`);
+async function request(path, options) {
+  const response = await fetch(path, options);
+  if (!response.ok) throw new Error(messageOf(response.status, await response.text()));
   return response.json();
+}
+
+// A refusal is {message}, or plain text.
+function messageOf(status, text) {
+  try {
+    return JSON.parse(text).message ?? text;
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return `${status}: ${text}`;
+  }
 }
 
 const listed = (runs) => new URLSearchParams({ runs: runs.join(',') });
@@ -12,20 +22,53 @@ export const names = (runs) => request(`/api/names?${listed(runs)}`);
 
 export const details = (run) => request(`/api/runs/${run}`);
 
+export const finals = () => request('/api/finals');
+
+export const options = (names) =>
+  request(`/api/options?${new URLSearchParams(names.map((name) => ['name', name]))}`);
+
 export const videoAddress = (run, file) =>
   `/api/runs/${run}/videos/${encodeURIComponent(file)}`;
 
-export function series(runs, metrics, { x, merge, reference }, range) {
+export const logAddress = (run, file) =>
+  `/api/runs/${run}/logs/${encodeURIComponent(file)}`;
+
+// before: the fields of `changes` as they are shown.
+export const changeLabel = (run, changes, before) => request(`/api/runs/${run}/label`, {
+  method: 'PUT',
+  headers: { 'content-type': 'application/json' },
+  body: JSON.stringify({ changes, before }),
+});
+
+export function series(runs, metrics, { x, group, reference }, range) {
   const query = listed(runs);
   for (const metric of metrics) query.append('metric', metric);
   query.set('x', x);
-  if (merge) query.set('merge', '1');
+  if (group) query.set('group', group);
   if (reference) query.set('reference', '1');
   if (range) {
     query.set('from', range[0]);
     query.set('to', range[1]);
   }
   return request(`/api/series?${query}`);
+}
+
+export function distributions(runs, { kind, part, evals, group }) {
+  const query = listed(runs);
+  query.set('kind', kind);
+  query.set('part', part);
+  if (group) query.set('group', group);
+  if (evals) query.set('eval', '1');
+  return request(`/api/distributions?${query}`);
+}
+
+// Parts of a log, {text, first, skipped}, until the stream is closed.
+export function followLog(run, file, onPart, onConnection) {
+  const source = new EventSource(`${logAddress(run, file)}/stream`);
+  source.onopen = () => onConnection(true);
+  source.onerror = () => onConnection(false);
+  source.onmessage = (message) => onPart(JSON.parse(message.data));
+  return source;
 }
 
 // Reconnects for as long as the page is open; each connection begins with all runs.

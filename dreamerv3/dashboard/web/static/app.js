@@ -1,19 +1,27 @@
 // The page: tabs, theme, the connection to the server, and which view is shown.
 
 import { changes } from './api.js';
-import { CurvesView } from './curves.js';
 import { el, setText } from './dom.js';
-import { EventsView } from './events.js';
-import { OptionsView } from './options.js';
+import { LabelDialog } from './label_dialog.js';
+import { OptionValues } from './option_values.js';
 import { onSystemTheme } from './palette.js';
-import { ProcessesView } from './processes.js';
 import { RunList } from './runs.js';
 import { emit, on, readAddress, setting, store, takeRuns } from './store.js';
-import { VideosView } from './videos.js';
+import { CurvesView } from './views/curves.js';
+import { EventsView } from './views/events.js';
+import { LogsView } from './views/logs.js';
+import { OptionsView } from './views/options.js';
+import { ProcessesView } from './views/processes.js';
+import { ScoresView } from './views/scores.js';
+import { TableView } from './views/table.js';
+import { VideosView } from './views/videos.js';
 
 const VIEWS = {
+  table: ['Table', TableView],
   curves: ['Curves', CurvesView],
+  scores: ['Scores', ScoresView],
   processes: ['Processes', ProcessesView],
+  logs: ['Logs', LogsView],
   videos: ['Videos', VideosView],
   options: ['Options', OptionsView],
   events: ['Events', EventsView],
@@ -29,6 +37,7 @@ function showView() {
     const chosen = tab.dataset.view === name;
     tab.setAttribute('aria-selected', chosen);
     tab.tabIndex = chosen ? 0 : -1;
+    if (chosen) tab.scrollIntoView({ block: 'nearest', inline: 'nearest' });
   }
   if (view?.name === name) return;
   view?.close?.();
@@ -36,7 +45,7 @@ function showView() {
     id: 'panel', class: `panel ${name}`, role: 'tabpanel',
     'aria-labelledby': `tab-${name}`,
   });
-  byId('main').replaceChildren(panel);
+  byId('panel').replaceWith(panel);
   view = new VIEWS[name][1](panel);
   view.name = name;
 }
@@ -102,17 +111,44 @@ function showConnection(open) {
   status.classList.toggle('lost', !open);
 }
 
-function takeChange({ runs, ids, reference }) {
+function takeChange({ runs, ids, reference, roots }) {
   document.body.classList.toggle('has-reference', reference);
+  store.roots = roots;
   takeRuns(runs, ids);
+  showWelcome(ids.length === 0);
+}
+
+// What to do while there is nothing to show.
+function showWelcome(empty) {
+  const place = byId('welcome');
+  place.hidden = !empty;
+  byId('panel').hidden = empty;
+  if (!empty) return;
+  const [root] = store.roots;
+  const folder = /^[\w./~-]+$/.test(root) ? root : `'${root.replaceAll("'", "'\\''")}'`;
+  place.replaceChildren(
+    el('h2', {}, 'No runs here yet'),
+    el('p', {}, `A run appears by itself as soon as it writes into ${store.roots.join(
+      ' or ')}, up to five folders deep. For example:`),
+    el('pre', { tabindex: 0 },
+      `dreamer train --configs tiny --logdir ${folder}/catch`),
+    el('p', { class: 'dim' },
+      'Are your runs somewhere else? Give their folder: dreamer watch FOLDER'));
 }
 
 readAddress();
 makeTabs();
 makeTheme();
 makeDrawer();
+const dialog = new LabelDialog();
 new RunList();
+new OptionValues();
 showView();
+on('edit', (run) => dialog.open(run));
 on('settings', (name) => name === 'tab' && showView());
 window.addEventListener('hashchange', () => location.reload());
+document.querySelector('.skip').addEventListener('click', (event) => {
+  event.preventDefault(); // the part behind # is what was chosen
+  byId('main').focus();
+});
 changes(takeChange, showConnection);

@@ -1,10 +1,11 @@
 // One chart: curves of a metric with bands, read by mouse, touch and keyboard.
 
+import { downloadCsv, downloadPicture } from './chart_files.js';
 import { el, setText, setVars } from './dom.js';
 import { axisTime, plural, short, splitName, whole } from './format.js';
 import { color, faint, ink } from './palette.js';
 import { smooth } from './smooth.js';
-import { colorOf, store, zoom } from './store.js';
+import { colorOf, OPTION, store, zoom } from './store.js';
 import uPlot from './vendor/uPlot.esm.js';
 
 const HEIGHT = 190; // pixels
@@ -29,11 +30,17 @@ export class Chart {
       class: 'quiet small', 'aria-pressed': 'false',
       'aria-label': `Enlarge ${name}`, onclick: () => this.enlarge(),
     }, 'Enlarge');
+    const save = (label, action) => el('button', {
+      class: 'quiet small', 'aria-label': `${label} of ${name}`,
+      onclick: () => this.data?.x.length && action(this),
+    }, label);
     this.node = el('figure', { class: 'card', 'data-metric': name },
       el('figcaption', {},
         el('span', { class: 'metric', title: name },
           el('span', { class: 'dim' }, prefix), last),
-        this.place, this.wide),
+        this.place,
+        el('span', { class: 'actions' },
+          save('CSV', downloadCsv), save('PNG', downloadPicture), this.wide)),
       this.canvas, this.legend, this.scale);
     this.size = new ResizeObserver(() => this.fit());
     this.size.observe(this.canvas);
@@ -51,6 +58,10 @@ export class Chart {
     this.axis = axis;
     this.reference = reference;
     this.redraw();
+  }
+
+  rename() {
+    if (this.data && this.plot) this.describe(this.plot.cursor.idx ?? null);
   }
 
   restyle() {
@@ -78,6 +89,16 @@ export class Chart {
     if (!this.data) return;
     const { x, curves } = this.data;
     this.node.classList.toggle('no-data', !curves.length);
+    this.draw(...this.content());
+    const index = this.plot.cursor.idx ?? null;
+    const text = this.describe(index);
+    // New data change what was read at the place of the keyboard's cursor.
+    if (index !== null && document.activeElement === this.canvas) readOut(text);
+  }
+
+  // Columns of values for uPlot, and how the curves in them look.
+  content() {
+    const { x, curves } = this.data;
     const columns = [x];
     const layout = [];
     for (const band of this.bands()) {
@@ -92,11 +113,7 @@ export class Chart {
       columns.push(...atEnd(curve.line, merged ? curve.complete : Infinity));
       layout.push({ color: hue, band: Boolean(curve.low), group: merged, rest: true });
     }
-    this.draw(columns, layout);
-    const index = this.plot.cursor.idx ?? null;
-    const text = this.describe(index);
-    // New data change what was read at the place of the keyboard's cursor.
-    if (index !== null && document.activeElement === this.canvas) readOut(text);
+    return [columns, layout];
   }
 
   bands() {
@@ -104,10 +121,12 @@ export class Chart {
   }
 
   draw(columns, layout) {
-    // A logarithm has no place for zero and below: such a chart stays linear.
-    const log = store.settings.log && columns.slice(1).every(isPositive);
+    const log = this.isLog(columns);
     const refused = store.settings.log && !log;
-    setText(this.scale, refused ? 'Linear scale: some values are 0 or less' : '');
+    const empty = this.axis === 'updates' ? 'These runs have not written train/updates'
+      : 'No values yet';
+    setText(this.scale, !this.data.x.length ? empty
+      : refused ? 'Linear scale: some values are 0 or less' : '');
     const shape = JSON.stringify([layout, this.axis, log]);
     if (this.plot && this.shape === shape) {
       this.plot.setData(columns);
@@ -116,6 +135,11 @@ export class Chart {
     this.plot?.destroy();
     this.shape = shape;
     this.plot = new uPlot(this.options(layout, log), columns, this.canvas);
+  }
+
+  // A logarithm has no place for zero and below: such a chart stays linear.
+  isLog(columns) {
+    return store.settings.log && columns.slice(1).every(isPositive);
   }
 
   options(layout, log) {
@@ -180,7 +204,7 @@ export class Chart {
       items.push(legendItem({ label: `Reference: ${band.label}`, hue }));
     }
     this.legend.replaceChildren(...items);
-    const axis = this.axis === 'time' ? 'training time' : 'step';
+    const axis = AXES[this.axis];
     const summary = rows.map(({ label, value }) => `${label}: ${short(value)}`).join(', ');
     this.canvas.setAttribute('aria-label',
       `${this.name} over ${axis}, ${curves.length} curves. ${summary || 'No data'}. ` +
@@ -209,6 +233,9 @@ export class Chart {
   }
 }
 
+export const AXES = {
+  step: 'step', updates: 'update', frames: 'frame', time: 'training time',
+};
 const AXIS_FONT = '11px system-ui, sans-serif';
 
 // A logarithmic axis leaves out the numbers of some of its lines.
@@ -226,11 +253,18 @@ function around({ min, max }, place, factor) {
   return [place - share * width, place + (1 - share) * width];
 }
 
-function labelOf(curve) {
+export function labelOf(curve) {
   const names = curve.runs.map((id) => store.runs.get(id)?.name ?? '');
+  const many = names.length > 1 ? counted(curve.runs) : names[0];
+  if (store.groupedBy.startsWith(OPTION)) {
+    const name = store.groupedBy.slice(OPTION.length);
+    const { value } = store.groups.get(curve.runs[0]) ?? {};
+    const text = typeof value === 'string' ? `${name} = ${value}` : `${name} not set`;
+    return `${text}, ${many}`;
+  }
   if (names.length === 1) return names[0];
   const task = store.runs.get(curve.runs[0])?.task;
-  return `${task || names[0]}, ${counted(curve.runs)}`;
+  return `${task || names[0]}, ${many}`;
 }
 
 // Repeated runs of a seed are runs: only distinct seeds are called so.

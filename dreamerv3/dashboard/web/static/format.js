@@ -43,6 +43,14 @@ export const clock = (time) =>
     ? new Date(time * 1000).toLocaleString('en-GB', { hour12: false })
     : '–';
 
+// 2026-11-19 21:04, which fits into a column.
+export const minute = (time) => {
+  if (typeof time !== 'number') return '–';
+  const date = new Date(time * 1000);
+  const day = date.toLocaleDateString('sv-SE'); // year-month-day
+  return `${day} ${date.toLocaleTimeString('sv-SE').slice(0, 5)}`;
+};
+
 // Hours and minutes on an axis of seconds.
 export function axisTime(seconds) {
   if (seconds < 120) return `${trim(seconds.toPrecision(3))} s`;

@@ -3,32 +3,29 @@
 import { badge, el, setText, setVars } from './dom.js';
 import { percent, plural, short } from './format.js';
 import { color } from './palette.js';
-import { colorOf, on, ordered, pick, store } from './store.js';
+import { colorOf, emit, on, pick, setting, shownRuns, store } from './store.js';
 
 const byId = (id) => document.getElementById(id);
 
 export class RunList {
   constructor() {
     this.items = new Map(); // id -> {node, show}
-    this.filter = byId('run-filter');
-    this.filter.addEventListener('input', () => this.draw());
+    const filter = byId('run-filter');
+    filter.value = store.settings.filter;
+    filter.addEventListener('input', () => setting('filter', filter.value));
     byId('pick-shown').addEventListener('click', () =>
-      pick(this.shown().map((run) => run.id)));
+      pick(shownRuns().map((run) => run.id)));
     byId('pick-none').addEventListener('click', () => pick([]));
-    on('runs picked reading settings theme', () => this.draw());
+    const hidden = byId('hidden-runs').querySelector('input');
+    hidden.checked = store.settings.hidden;
+    hidden.addEventListener('change', () => setting('hidden', hidden.checked));
+    on('runs picked reading settings groups options theme', () => this.draw());
     this.draw();
   }
 
-  shown() {
-    const words = this.filter.value.toLowerCase().split(/\s+/).filter((word) => word);
-    return ordered().filter((run) => {
-      const text = `${run.name} ${run.task} ${run.state}`.toLowerCase();
-      return words.every((word) => text.includes(word));
-    });
-  }
-
   draw() {
-    const runs = this.shown();
+    const runs = shownRuns();
+    this.drawFilter();
     const total = store.count ?? 0;
     setText(byId('run-count'),
       runs.length === total ? `${total}` : `${runs.length} of ${total}`);
@@ -51,10 +48,21 @@ export class RunList {
     }
     if (!nodes.length) list.append(el('li', { class: 'empty' }, emptyText(total)));
   }
+
+  drawFilter() {
+    const error = byId('filter-error');
+    setText(error, store.filterError ?? '');
+    error.hidden = !store.filterError;
+    byId('run-filter').setAttribute('aria-invalid', Boolean(store.filterError));
+    const count = [...store.runs.values()].filter((run) => run.hidden).length;
+    const hidden = byId('hidden-runs');
+    hidden.hidden = !count;
+    setText(hidden.querySelector('span'), `Show hidden runs (${count})`);
+  }
 }
 
 const emptyText = (total) =>
-  total ? 'No run matches.' : 'No runs here yet. They appear by themselves.';
+  total ? 'No run matches.' : 'No runs here yet.';
 
 function makeItem(id) {
   const box = el('input', { type: 'checkbox' });
@@ -64,18 +72,28 @@ function makeItem(id) {
   });
   const name = el('span', { class: 'name' });
   const facts = el('span', { class: 'facts' });
-  const node = el('li', {}, el('label', { class: 'run' }, box, name, facts));
+  const notes = el('span', { class: 'notes' });
+  const edit = el('button', {
+    class: 'quiet small edit', onclick: () => emit('edit', store.runs.get(id)),
+  }, 'Edit');
+  const node = el('li', {},
+    el('label', { class: 'run' }, box, name, facts, notes), edit);
 
   function show(run) {
     const chosen = store.picked.includes(id);
     box.checked = chosen;
     setVars(node, { color: chosen ? color(colorOf(id)) : 'transparent' });
+    node.classList.toggle('is-hidden', run.hidden);
     setText(name, run.name);
     name.title = run.path;
+    setText(notes, run.notes);
+    notes.title = run.notes;
+    edit.setAttribute('aria-label', `Edit ${run.name}: name, notes, hide`);
     const parts = [badge(run.state), el('span', {}, run.task || 'no config')];
     if (typeof run.step === 'number') {
       parts.push(el('span', {}, `${short(run.step)} steps`));
     }
+    if (run.hidden) parts.push(el('span', {}, 'hidden'));
     const restarts = run.restarts + run.resumes;
     if (restarts) {
       parts.push(el('span', { class: 'warn' }, plural(restarts, 'restart')));

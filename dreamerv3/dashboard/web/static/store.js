@@ -1,11 +1,11 @@
 // What the page knows and what was chosen; the choices are kept in the address.
 
+import { DEFAULTS, decode, encode } from './address.js';
+import { compileFilter, matches } from './filter.js';
 import { paletteSize } from './palette.js';
 
-const DEFAULTS = {
-  tab: 'curves', x: 'step', smooth: 0.6, log: false, merge: false, reference: true,
-};
 const FIRST_PICK = 6; // runs that are shown if nothing was chosen
+export const OPTION = 'option:'; // begins the group of runs with equal options
 export const LIVE = new Set(['starting', 'running', 'waiting', 'restarting', 'silent']);
 
 export const store = {
@@ -15,7 +15,14 @@ export const store = {
   colors: new Map(), // id -> number of a color
   range: null, // part of the x axis, when zoomed
   reading: {}, // id -> share of its files that the server has read, while below 1
+  groups: new Map(), // id -> {index, value}: the curve that a run is part of
+  groupedBy: '', // the setting that these groups are of
+  options: { names: {}, runs: {} }, // how many values; id -> {option: value}
+  finals: {}, // id -> final score, null if no episode has ended
+  roots: [], // folders that the server was given
   settings: { ...DEFAULTS },
+  filter: compileFilter(''), // the last valid one
+  filterError: null,
   listeners: new Map(),
   chosen: false, // whether the user has picked runs
 };
@@ -37,24 +44,43 @@ export function emit(topic, detail) {
 export const pickedRuns = () =>
   store.picked.map((id) => store.runs.get(id)).filter((run) => run);
 
-// Number of a run's color; merged seeds share that of their group.
+// Number of a run's color; runs that are drawn as one share that of their group.
 export function colorOf(id) {
-  if (!store.settings.merge) return store.colors.get(id);
-  const groupOf = (run) => store.runs.get(run)?.group || run;
-  const groups = [...new Set(store.picked.map(groupOf))];
-  return Math.max(0, groups.indexOf(groupOf(id))) % paletteSize;
+  const group = store.groupedBy && store.groups.get(id);
+  return group ? group.index % paletteSize : store.colors.get(id);
+}
+
+// groups: [{runs, value}] as the server has made them, by a former setting perhaps.
+export function takeGroups(groups, by) {
+  const found = new Map();
+  groups.forEach(({ runs, value }, index) => {
+    for (const id of runs) found.set(id, { index, value });
+  });
+  const before = JSON.stringify([store.groupedBy, ...store.groups]);
+  if (JSON.stringify([by, ...found]) === before) return;
+  store.groups = found;
+  store.groupedBy = by;
+  emit('groups');
 }
 
 export function setting(name, value) {
-  if (store.settings[name] === value) return;
+  if (String(store.settings[name]) === String(value)) return;
   store.settings[name] = value;
   if (name === 'x') store.range = null;
+  if (name === 'filter') applyFilter();
   writeAddress();
   emit('settings', name);
 }
 
+function applyFilter() {
+  const found = compileFilter(store.settings.filter);
+  store.filterError = found.error;
+  if (found.expression) store.filter = found;
+}
+
 export function zoom(range) {
   store.range = range;
+  writeAddress();
   emit('zoom');
 }
 
@@ -73,16 +99,23 @@ export function pick(ids) {
 // Changed runs, {id: summary}, and the ids of all.
 export function takeRuns(summaries, ids) {
   store.count = ids.length;
+  const hidden = Object.values(summaries)
+    .filter((run) => run.hidden && store.runs.get(run.id)?.hidden === false)
+    .map(({ id }) => id);
   const changed = [];
+  let renamed = false;
   const there = new Set(ids);
   for (const id of store.runs.keys()) if (!there.has(id)) store.runs.delete(id);
   for (const [id, summary] of Object.entries(summaries)) {
     const before = store.runs.get(id);
     store.runs.set(id, summary);
     if (!before || hasNewPoints(before, summary)) changed.push(id);
+    renamed ||= before && before.name !== summary.name;
   }
   if (!store.chosen) choose(firstPick());
+  else if (hidden.length) pick(store.picked.filter((id) => !hidden.includes(id)));
   emit('runs', Object.keys(summaries));
+  if (renamed) emit('names');
   const shown = changed.filter((id) => store.picked.includes(id));
   if (shown.length) emit('points', shown);
 }
@@ -113,30 +146,27 @@ export function ordered() {
     a.name.localeCompare(b.name));
 }
 
-const firstPick = () => ordered().slice(0, FIRST_PICK).map((run) => run.id);
+// Those that the filter lets through; hidden ones only if asked for or chosen.
+export const shownRuns = () => ordered().filter((run) =>
+  (store.settings.hidden || !run.hidden || store.picked.includes(run.id)) &&
+  matches(store.filter.expression, run, store.options.runs[run.id] ?? {}));
+
+const firstPick = () => ordered().filter((run) => !run.hidden)
+  .slice(0, FIRST_PICK).map((run) => run.id);
 
 export function readAddress() {
-  const query = new URLSearchParams(location.hash.slice(1));
-  const settings = { ...DEFAULTS };
-  for (const name of ['tab', 'x']) if (query.has(name)) settings[name] = query.get(name);
-  for (const name of ['log', 'merge', 'reference']) {
-    if (query.has(name)) settings[name] = query.get(name) === '1';
-  }
-  const smooth = Number(query.get('smooth') ?? DEFAULTS.smooth);
-  if (smooth >= 0 && smooth < 1) settings.smooth = smooth;
+  const { settings, runs, range } = decode(location.hash.slice(1));
   store.settings = settings;
-  if (query.has('runs')) {
+  store.range = range;
+  applyFilter();
+  if (runs) {
     store.chosen = true;
-    choose(query.get('runs').split(',').filter((id) => /^[0-9a-f]{12}$/.test(id)));
+    choose(runs);
   }
 }
 
 function writeAddress() {
-  const query = new URLSearchParams();
-  for (const [name, value] of Object.entries(store.settings)) {
-    if (value === DEFAULTS[name]) continue;
-    query.set(name, typeof value === 'boolean' ? Number(value) : value);
-  }
-  if (store.chosen) query.set('runs', store.picked.join(','));
-  history.replaceState(null, '', `#${query}`);
+  const { settings, picked, chosen, range } = store;
+  const text = encode({ settings, range, runs: chosen ? picked : null });
+  history.replaceState(null, '', `#${text}`);
 }

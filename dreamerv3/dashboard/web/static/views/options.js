@@ -1,9 +1,9 @@
 // Options of the chosen runs side by side, those that differ at first.
 
-import { followDetails } from './details.js';
-import { el, setText, setVars } from './dom.js';
-import { color } from './palette.js';
-import { store } from './store.js';
+import { followDetails } from '../details.js';
+import { el, setText, setVars } from '../dom.js';
+import { color } from '../palette.js';
+import { store } from '../store.js';
 
 export class OptionsView {
   constructor(panel) {

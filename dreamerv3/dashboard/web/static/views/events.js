@@ -1,10 +1,10 @@
 // Events of the chosen runs in one table, the newest first.
 
-import { followDetails } from './details.js';
-import { badge, el, setVars } from './dom.js';
-import { clock } from './format.js';
-import { color } from './palette.js';
-import { store } from './store.js';
+import { followDetails } from '../details.js';
+import { badge, el, setVars } from '../dom.js';
+import { clock } from '../format.js';
+import { color } from '../palette.js';
+import { store } from '../store.js';
 
 const MOST_ROWS = 500;
 

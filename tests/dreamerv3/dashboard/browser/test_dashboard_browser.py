@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from browsing import CHROMIUM, LOOKS, browser, visit
+from browsing import CHROMIUM, LOOKS, visit
 from dashboards import Dashboard, dashboard
 from playwright.sync_api import expect
 from sample_runs import append, line, make_run, make_video, scores, write_status
@@ -33,18 +33,14 @@ BLUE, ORANGE, GRAY = '#3566cf', '#d4581f', '#8a8f98'  # first colors of the page
 
 
 @pytest.fixture(scope='module')
-def chromium():
-    with browser() as found:
-        yield found
-
-
-@pytest.fixture(scope='module')
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp('logdir')
     for seed in range(2):
         run = make_run(folder / f'catch-seed{seed}', 60, 1.0 - 0.5 * seed, seed=seed)
         make_video(run, 1000)
         make_video(run, 5000)
+        (run / 'logs').mkdir()
+        (run / 'logs' / 'agent.log').write_text('the agent starts\n')
     make_run(folder / 'walker', 40, 0.8, task='dmc_walker_walk', envs=8)
     (folder / 'reference.csv').write_text(
         'suite,task,env_frames,seeds,mean,min,max\n'
@@ -86,7 +82,7 @@ def test_seeds_are_merged_and_the_reference_is_gray(chromium, server):
         seen.pick('catch-seed0', 'catch-seed1')
         card = chart(seen.page, 'scores/score')
         expect(card.locator('.legend')).to_contain_text('toy_catch (toys, 3 seeds)')
-        seen.page.get_by_label('Merge seeds').check()
+        seen.page.get_by_label('Group by').select_option('seeds')
         expect(card.locator('.legend')).to_contain_text('toy_catch, 2 seeds')
         expect(card.locator('.scale')).to_be_empty()
         assert seen.pixels('scores/score', BLUE) > 100
@@ -104,7 +100,7 @@ def test_a_mean_is_dashed_where_a_run_has_ended(chromium, tmp_path):
     for name, lines in {'first': 60, 'again': 60, 'short': 30}.items():
         make_run(tmp_path / 'logs' / name, lines, seed=int(name == 'short'))
     with dashboard(tmp_path / 'logs') as server, visit(chromium, server.url) as seen:
-        seen.page.get_by_label('Merge seeds').check()
+        seen.page.get_by_label('Group by').select_option('seeds')
         legend = chart(seen.page, 'train/loss/total').locator('.legend')
         expect(legend).to_contain_text('toy_catch, 3 runs of 2 seeds')
         expect(legend).to_contain_text('Dashed: some of the runs have ended')
@@ -119,7 +115,7 @@ def test_a_mean_is_dashed_where_a_run_has_ended(chromium, tmp_path):
 def test_bands_are_not_smoothed(chromium, server):
     with visit(chromium, server.url) as seen:
         seen.pick('catch-seed0', 'catch-seed1')
-        seen.page.get_by_label('Merge seeds').check()
+        seen.page.get_by_label('Group by').select_option('seeds')
         legend = chart(seen.page, 'train/loss/total').locator('.legend')
         expect(legend).to_contain_text('toy_catch, 2 seeds')
         seen.smooth(0)
@@ -138,7 +134,7 @@ def test_a_late_answer_does_not_replace_a_newer_one(chromium, tmp_path):
     late = []
 
     def hold(route):
-        if 'merge=1' in route.request.url:
+        if 'group=seeds' in route.request.url:
             route.continue_()
         else:
             late.append((route, route.fetch().text()))
@@ -149,7 +145,7 @@ def test_a_late_answer_does_not_replace_a_newer_one(chromium, tmp_path):
     ):
         if not any(map(is_for_series, seen.requests)):
             seen.page.wait_for_event('request', lambda x: is_for_series(x.url))
-        seen.page.get_by_label('Merge seeds').check()
+        seen.page.get_by_label('Group by').select_option('seeds')
         legend = chart(seen.page, 'train/loss/total').locator('.legend')
         expect(legend).to_contain_text('toy_catch, 2 runs of 1 seed')
         for route, body in late:
@@ -310,6 +306,12 @@ def kill_and_watch(chromium, url, logdir):
         expect(seen.page.locator('.run')).to_contain_text('1 restart')
         seen.open('Events')
         expect(seen.page.locator('table.events')).to_contain_text('role restarting')
+        seen.open('Logs')
+        role = seen.page.get_by_label('Role')
+        expect(role.locator('option', has_text='agent')).to_have_count(1)
+        role.select_option(label=role.locator('option', has_text='env0').inner_text())
+        starts = seen.page.locator('.log-text')
+        expect(starts).to_have_text(re.compile('(The role starts.*){2}', re.DOTALL))
 
 
 def test_names_with_markup_are_only_text(chromium, server, folder):
@@ -324,7 +326,7 @@ def test_names_with_markup_are_only_text(chromium, server, folder):
         expect(seen.page.locator('.run', has_text=name)).to_contain_text('<script>')
         seen.page.get_by_label('Filter metrics').fill('bold')
         expect(seen.page.locator('.card .metric')).to_contain_text('bold</b>')
-        for tab in ('Processes', 'Videos', 'Options', 'Events'):
+        for tab in ('Table', 'Scores', 'Processes', 'Videos', 'Options', 'Events'):
             seen.open(tab)
             expect(seen.page.locator('#panel')).to_contain_text(name)
         expect(seen.page.locator('table.events')).to_contain_text('</table>')
@@ -362,12 +364,13 @@ def test_all_can_be_done_with_the_keyboard(chromium, server):
         expect(page.get_by_label('Filter metrics')).to_be_focused()
         page.get_by_role('tab', name='Curves').focus()
         page.keyboard.press('ArrowRight')
-        tab = page.get_by_role('tab', name='Processes')
+        tab = page.get_by_role('tab', name='Scores')
         expect(tab).to_be_focused()
         expect(tab).to_have_attribute('aria-selected', 'true')
 
 
-UNNAMED = """() => [...document.querySelectorAll('button, input, img, [role=meter]')]
+UNNAMED = """() => [...document.querySelectorAll(
+    'button, input, select, textarea, img, [role=meter]')]
   .filter((node) => node.checkVisibility())
   .filter((node) => !node.hasAttribute('aria-label') && !node.hasAttribute('alt')
     && !node.textContent.trim() && !node.labels?.[0]?.textContent.trim())
@@ -385,7 +388,7 @@ def test_every_view_fits_and_has_names_for_readers(chromium, server, look):
         if look == 'phone':
             page.keyboard.press('Escape')
             expect(page.locator('.run').first).to_be_hidden()
-        for tab in ('Curves', 'Processes', 'Videos', 'Options', 'Events'):
+        for tab in READY:
             seen.open(tab)
             expect(page.locator(READY[tab]).first).to_be_visible()
             seen.picture(f'{look}-{tab.lower()}')
@@ -398,8 +401,11 @@ def test_every_view_fits_and_has_names_for_readers(chromium, server, look):
 
 
 READY = {
+    'Table': 'tbody tr',
     'Curves': '.plot canvas',
+    'Scores': '.plot canvas',
     'Processes': '.picture',
+    'Logs': '.log-text',
     'Videos': '.screen img',
     'Options': 'tbody tr',
     'Events': 'tbody tr',

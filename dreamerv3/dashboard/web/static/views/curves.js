@@ -1,14 +1,16 @@
 // The curves: charts in sections by name, loaded when they come into sight.
 
-import * as api from './api.js';
-import { Chart } from './chart.js';
-import { el, setText } from './dom.js';
-import { on, setting, store, takeReading, zoom } from './store.js';
+import * as api from '../api.js';
+import { Chart } from '../chart.js';
+import { el, setText } from '../dom.js';
+import { GroupSelect } from '../group_select.js';
+import { on, setting, store, takeGroups, takeReading, zoom } from '../store.js';
 
 const OVERVIEW = [
   'scores/score', 'scores/eval/score', 'train/loss/total', 'fps/env', 'fps/train',
   'replay/train_ratio', 'train/imag/return', 'train/dyn/prior_entropy',
 ];
+const ASKS = new Set(['x', 'group', 'reference']); // settings that need other data
 const BATCH = 12; // metrics per request
 const PAUSE_MS = 1000; // between two refreshes of a growing run
 const NAMES_MS = 3000; // between two looks for new metrics in it
@@ -28,6 +30,7 @@ export class CurvesView {
     this.requested = 0; // when the names were requested
     this.request = 0; // number of the newest one: responses to older ones are dropped
     this.loads = 0; // requests for series so far
+    this.drawn = 0; // the newest of them that has been answered
     this.sight = new IntersectionObserver((entries) => this.seen(entries), {
       rootMargin: '200px',
     });
@@ -39,6 +42,8 @@ export class CurvesView {
     on('settings', (name) => this.changed(name), signal);
     on('zoom', () => this.refresh(), signal);
     on('theme', () => this.each((chart) => chart.restyle()), signal);
+    on('groups', () => this.each((chart) => chart.redraw()), signal);
+    on('names', () => this.each((chart) => chart.rename()), signal);
     document.addEventListener('visibilitychange', () => this.later(), { signal });
     this.reload();
   }
@@ -85,23 +90,24 @@ export class CurvesView {
         onchange: (event) => setting(name, event.target.checked),
       }), label);
     this.unzoom = el('button', {
-      class: 'small', hidden: true, onclick: () => zoom(null),
+      class: 'small', hidden: !store.range, onclick: () => zoom(null),
     }, 'Reset zoom');
     return el('div', { class: 'toolbar', role: 'toolbar', 'aria-label': 'Curves' },
       this.filter,
       el('fieldset', { class: 'choices' },
         el('legend', { class: 'hidden' }, 'Axis'),
-        axis('step', 'Steps'), axis('time', 'Training time')),
+        axis('step', 'Steps'), axis('updates', 'Updates'), axis('frames', 'Frames'),
+        axis('time', 'Training time')),
       el('label', { class: 'slider' }, 'Smoothing', smooth, smoothed),
+      new GroupSelect(this.life.signal).node,
       flag('log', 'Log scale'),
-      flag('merge', 'Merge seeds'),
       flag('reference', 'Reference'),
       this.unzoom);
   }
 
   changed(name) {
     if (name === 'smooth' || name === 'log') this.each((chart) => chart.redraw());
-    else if (name !== 'tab') this.refresh();
+    else if (ASKS.has(name)) this.refresh();
   }
 
   async reload() {
@@ -235,12 +241,16 @@ export class CurvesView {
       const part = charts.slice(start, start + BATCH);
       const metrics = [...new Set(part.map((chart) => chart.name))];
       const picked = store.picked.join();
-      const axis = store.settings.x;
+      const { x: axis, group } = store.settings;
       const number = ++this.loads;
       const answer = await this.answer(
         api.series(store.picked, metrics, store.settings, store.range));
       if (this.closed || !answer || picked !== store.picked.join()) return;
       takeReading(answer.reading);
+      if (number > this.drawn) {
+        this.drawn = number;
+        takeGroups(answer.groups, group);
+      }
       reading = Object.keys(answer.reading).length > 0;
       for (const chart of part) {
         const band = chart.name.endsWith('score') ? answer.reference : [];

@@ -1,9 +1,9 @@
 // The picture of the processes: state, speed and waits of each role.
 
-import { badge, el, setVars } from './dom.js';
-import { bytes, duration, percent, plural, short } from './format.js';
-import { color } from './palette.js';
-import { LIVE, on, pickedRuns, store } from './store.js';
+import { badge, el, setVars } from '../dom.js';
+import { bytes, duration, percent, plural, short } from '../format.js';
+import { color } from '../palette.js';
+import { LIVE, on, pickedRuns, store } from '../store.js';
 
 const MOST_PICTURES = 8;
 const SLOW_LINES = 3; // metrics later than so many intervals are a stall

@@ -1,0 +1,53 @@
+"""Distribution of scores or lengths of episodes: histograms with the same bins."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+__all__ = ['distributions']
+
+MOST_BINS = 40
+
+
+def distributions(values: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Shares of the episodes of each group in common bins, and figures of each.
+
+    values: [N] float64 of each group.
+    """
+    known = {key: found for key, found in values.items() if len(found)}
+    if not known:
+        return {'edges': [], 'groups': {}}
+    edges = bin_edges(np.concatenate(list(known.values())))
+    return {
+        'edges': edges.tolist(),
+        'groups': {key: _figures(found, edges) for key, found in known.items()},
+    }
+
+
+def bin_edges(values: np.ndarray) -> np.ndarray:
+    """One bin for each whole number if they are few, else bins of equal width."""
+    low, high = values.min(), values.max()
+    if high - low < MOST_BINS and np.all(values == np.round(values)):
+        return np.arange(low, high + 2) - 0.5
+    if low == high:
+        return np.array([low - 0.5, low + 0.5])
+    return np.linspace(low, high, MOST_BINS + 1)
+
+
+def _figures(values: np.ndarray, edges: np.ndarray) -> dict[str, Any]:
+    counts, _ = np.histogram(values, edges)
+    low, quarter, median, three_quarters, high = np.quantile(
+        values, (0, 0.25, 0.5, 0.75, 1)
+    ).tolist()
+    return {
+        'shares': (counts / len(values)).tolist(),
+        'episodes': len(values),
+        'mean': float(values.mean()),
+        'std': float(values.std()),
+        'low': low,
+        'quarter': quarter,
+        'median': median,
+        'three_quarters': three_quarters,
+        'high': high,
+    }
