@@ -19,7 +19,7 @@ from embodied.core import base
 
 from .acting import RowPolicy
 from .batch_transfer import BatchLayout, PackedBatch
-from .devices import Devices, placed
+from .devices import Devices, memory_in_use, placed
 from .distributed import await_all, take_from_first
 from .model import Model
 from .pending import Pending
@@ -120,6 +120,10 @@ class Agent(base.Agent):
     def compiling(self) -> list[tuple[str, float]]:
         """The programs that are being compiled, and for how many seconds."""
         return self._compiler.running()
+
+    def device_memory(self) -> dict[str, float]:
+        """Gigabytes in use on its devices, as metrics; empty on a CPU."""
+        return memory_in_use(jax.local_devices())
 
     def prepare(self, batch_size: int, batch_length: int, report_length: int) -> None:
         """Begins to compile training and reports, in the background; 0 is none."""

@@ -59,7 +59,6 @@ class ParallelSettings(Settings):
     remote_envs: bool = False
     remote_replay: bool = False
     episode_timeout: float = 180.0
-    usage: bool = True
     replicas: int = 1
     first_env: int = 0
     task: str = ''  # '' if it is not known
@@ -85,9 +84,6 @@ class ParallelSettings(Settings):
         args = dict(args)
         if 'envs' not in args:  # A full batch can form.
             args['envs'] = max(cls.envs, int(args.get('actor_batch', 0)))
-        usage = args.get('usage')
-        if isinstance(usage, Mapping):  # One switch per kind of meter.
-            args['usage'] = any(usage.values())
         if 'transport' in args:
             named = {'run.transport': args['transport']}
             args['transport'] = renew(named)['run.transport']

@@ -67,6 +67,7 @@ class Settings:
     film_every: float = 60.0
     film_frames: int = 300
     trust: bool = False
+    usage: bool = True
 
     @classmethod
     def read(
@@ -76,7 +77,9 @@ class Settings:
 
         needed: the keys that it must hold.
         """
-        fields = dataclasses.fields(cls)
+        args, fields = dict(args), dataclasses.fields(cls)
+        if isinstance(usage := args.get('usage'), Mapping):  # a switch per meter
+            args['usage'] = any(usage.values())
         missing = [name for name in needed if name not in args]
         if missing:
             raise ConfigError(

@@ -16,13 +16,14 @@ from ...processes.signals import StopSignals
 from ..shared.activities import show_compiling
 from ..shared.episode_statistics import Episodes
 from ..shared.filming import Filming
-from ..shared.meters import Allowance, Averages, Speed, moving, usage
+from ..shared.meters import Allowance, Averages, Speed, moving
 from ..shared.outcome import Outcome
 from ..shared.progress import Progress, announce_finished
 from ..shared.replay_completion import Store
 from ..shared.reporter import Reporter
 from ..shared.restore import restore
 from ..shared.settings import Settings
+from ..shared.usage import UsageMeter
 from .collector import Collector
 from .trainer import Trainer
 
@@ -111,6 +112,9 @@ class TrainLoop:
         self.reporter = Reporter(self.agent, makers.stream(replay, 'report'), settings)
         self.train_metrics = Averages()
         self.env_speed, self.train_speed = Speed(), Speed()
+        self.usage = UsageMeter(
+            settings.usage, getattr(self.agent, 'device_memory', dict)
+        )
         self.should_log = GlobalClock(settings.log_every)
         self.reporting = Allowance(settings.report_every, free=1)
         self.saving = Allowance(settings.save_every)
@@ -195,7 +199,7 @@ class TrainLoop:
         add({'seconds': progress.seconds}, 'run')
         speeds = self.measure_speed()
         add(moving(speeds) if is_last else speeds, 'fps')
-        add(usage(), 'usage')
+        add(self.usage(), 'usage')
         self.logger.write()
 
     def measure_speed(self) -> base.Metrics:

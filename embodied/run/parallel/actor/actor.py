@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from ..context import RoleContext
 from ..outbox import Outbox
 from ..run_state import STEPS, RunState
 from ..timeouts import LAST_EPISODES
+from .env_usage import EnvUsage
 from .environments import Admission, EnvRegistry
 from .episode_sender import EpisodeSender
 from .evaluations import Evaluations
@@ -53,7 +55,7 @@ class Rolled(NamedTuple):
 
 
 class Actor:
-    """`act`, `evaluate` and `leave` serve environment workers; `record` follows `act`.
+    """Serves workers by `act`, `evaluate`, `usage` and `leave`; `record` follows `act`.
 
     replay: a client; a replay that is full makes acting wait. transitions, metrics:
     outboxes to the logger, which does not make acting wait.
@@ -90,6 +92,8 @@ class Actor:
             for mode in ACT
         }
         self._recording = {mode: threading.Lock() for mode in ACT}
+        self._metrics = metrics
+        self._env_usage = {mode: EnvUsage() for mode in ACT}
         self._stopped = False
 
     # Methods for workers
@@ -150,9 +154,21 @@ class Actor:
         self._refuse_if_failed()
         return {'period': now, 'stop': over}
 
+    def usage(
+        self, worker_id: base.Array, is_eval: bool, figures: Mapping[str, Any]
+    ) -> None:
+        """Passes on what the workers use together, once all have said it."""
+        mode: base.Mode = 'eval' if is_eval else 'train'
+        metrics = self._env_usage[mode].put(worker_id.tobytes(), figures)
+        if metrics:
+            prefix = f'usage/{"eval_" if is_eval else ""}envs'
+            self._metrics.put(metrics, prefix, self._run_state.steps)
+
     def leave(self, worker_id: base.Array) -> None:
         """A worker is about to end."""
         self._evaluations.leave(worker_id)
+        for usage in self._env_usage.values():
+            usage.leave(worker_id.tobytes())
         with self._registry_change:
             self._registry.leave(worker_id)
             self._registry_change.notify_all()

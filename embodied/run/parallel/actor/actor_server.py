@@ -106,6 +106,7 @@ def _bind(
     # Each worker for evaluation waits in a thread of its own. While a worker replaces
     # a dead one, both have a thread.
     server.bind('evaluate', actor.evaluate, workers=max(1, 2 * settings.eval_envs))
+    server.bind('usage', actor.usage)
     server.bind('leave', actor.leave)
 
 

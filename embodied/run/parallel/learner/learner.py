@@ -7,8 +7,9 @@ from typing import Any
 
 from ....core import base
 from ....streams import Prefetch
-from ...shared.meters import Allowance, Averages, Share, Speed, moving, usage
+from ...shared.meters import Allowance, Averages, Share, Speed, moving
 from ...shared.restore import note_rewind, restore
+from ...shared.usage import UsageMeter
 from ..context import RoleContext
 from ..run_state import DURATION, STEPS, RunState
 from ..saves.coordinator import Saves, open_checkpoint
@@ -73,6 +74,7 @@ class Learner:
         self.should_save = self.replicas.clock(settings.save_every)
         self.train_metrics = Averages()
         self.env_speed, self.train_speed = Speed(), Speed()
+        self.usage = UsageMeter(settings.usage, getattr(agent, 'device_memory', dict))
         self.waiting = Share()
         self.saving = Allowance(settings.save_every)
         self._dropping = False  # replay does not take latents
@@ -207,8 +209,8 @@ class Learner:
             'learner': loop,
             'run': {'seconds': self.progress.seconds},
         }
-        if self.settings.usage:
-            metrics['usage/agent'] = usage()
+        if used := self.usage():
+            metrics['usage/agent'] = used
         return metrics
 
     def save_if_due(self) -> None:

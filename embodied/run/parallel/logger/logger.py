@@ -11,7 +11,7 @@ from ....core.files import storage_errors
 from ....logging import ScoreFile
 from ....processes.signals import StopSignals
 from ...shared.episode_statistics import Episodes
-from ...shared.meters import usage
+from ...shared.usage import UsageMeter
 from .. import protocol
 from ..context import RoleContext
 from ..pickling import unpack
@@ -80,6 +80,7 @@ class LoggerService:
         self._logger = logger
         self._settings = context.settings
         self._on_finish = on_finish
+        self._usage = UsageMeter(context.settings.usage)
         self._metrics = MetricsBuffer(int(logger.step))
         self._step_known = True
         self._lock = threading.Lock()  # of the trackers
@@ -131,8 +132,7 @@ class LoggerService:
             for tracker in (self._train, self._evaluation):
                 tracker.drop_silent(self._settings.episode_timeout)
                 self._metrics.add(tracker.losses(), tracker.prefix)
-        if self._settings.usage:
-            self._metrics.put(usage(), 'usage/logger')
+        self._metrics.put(self._usage(), 'usage/logger')
         self._metrics.move_to(self._logger)
         self._logger.write()
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from ....core import base
 from ....core.limiters import MinSize, RateLimiter
-from ...shared.meters import Share, moving, usage
+from ...shared.meters import Share, moving
 from ...shared.ratio import RatioHistory, RatioPeriod, measured_ratio
+from ...shared.usage import UsageMeter
 from ..context import RoleContext
 from .buffer import Buffer
 
@@ -51,6 +52,7 @@ class ReplayService:
         self._filled = MinSize(self.limiter.minimum)
         self._eval_filled = MinSize(settings.eval_minimum(evaluation))
         self._insert_wait, self._sample_wait = Share(), Share()
+        self._usage = UsageMeter(settings.usage)
         self._stopped = False
         self._forgotten = 0  # steps that a replay without memory had before a restart
         self._origin: int | None = 0  # number of the first sequence since then
@@ -154,8 +156,8 @@ class ReplayService:
         metrics = {'replay': self._unless_ended(replay)}
         if self._evaluation.inserts:
             metrics['eval_replay'] = self._unless_ended(self._evaluation.stats())
-        if self.settings.usage:
-            metrics['usage/replay'] = usage()
+        if used := self._usage():
+            metrics['usage/replay'] = used
         return metrics
 
     def _unless_ended(self, metrics: base.Metrics) -> base.Metrics:
