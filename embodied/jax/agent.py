@@ -7,7 +7,7 @@ weights: where little moves in memory from call to call, a GPU is faster to laun
 """
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -39,7 +39,8 @@ class Agent(base.Agent):
     """The contract of embodied.Agent for any Model.
 
     Outs and metrics of `train` belong to the call before: fetching them then does not
-    wait for the device.
+    wait for the device. `on_update` is called with an array that is ready when the
+    update is, for measurements.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Agent(base.Agent):
         self._policy_tree = Tree(jax.eval_shape(acting))
         self._updates = 0
         self._counts = {TRAIN: 0, POLICY: 0, REPORT: 0}
+        self.on_update: Callable[[jax.Array], Any] | None = None
         self._pending: Pending | None = None
         self._layouts: dict[tuple, BatchLayout] = {}
         self._joins = devices.alone and jax.default_backend() == 'gpu'
@@ -221,6 +223,8 @@ class Agent(base.Agent):
         if 'stepid' in batch:
             replay = {'stepid': batch['stepid'][:, self.model.context :], **replay}
         pending = Pending(self._updates, replay, *results)
+        if self.on_update is not None:
+            self.on_update(pending.losses)
         before, self._pending = self._pending, pending
         return carry, *self._fetch(before)
 

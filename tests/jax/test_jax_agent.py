@@ -49,6 +49,17 @@ def test_outputs_of_training_belong_to_the_call_before():
     assert agent.updates == 4
 
 
+def test_a_measurement_gets_an_array_of_each_update_when_it_begins():
+    agent, seen = make(), []
+    agent.on_update = seen.append
+    carry = agent.init_train(4)
+    for step in range(2):
+        carry, *_ = agent.train(carry, batch(step))
+    assert len(seen) == 2
+    for array in seen:
+        assert np.isfinite(array.block_until_ready()).all()
+
+
 def test_written_back_steps_are_the_trained_ones():
     outs, _ = train(make(), [0, 1])
     expected = batch(0)['stepid'][:, Toy.context :]

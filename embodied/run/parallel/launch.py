@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import elements
 
+from ...processes import timeline
 from ...processes.folder_lock import FolderLock
 from ...transport import AddressInUse
 from ..shared.outcome import Outcome
@@ -96,7 +97,9 @@ def _run(
     engine: Engine,
 ) -> Outcome:
     for attempt in range(TRIES):
-        args = elements.Config({**args, **engine.adapt(settings, settings.envs)})
+        planned = {'timeline_plan': timeline.plan(settings.logdir, settings.timeline)}
+        adapted = engine.adapt(settings, settings.envs)
+        args = elements.Config({**args, **adapted, **planned})
         try:
             with Supervisor(settings, records, engine.spawn) as supervisor:
                 _start_roles(supervisor, parts, settings, args)

@@ -63,6 +63,7 @@ class ParallelSettings(Settings):
     first_env: int = 0
     task: str = ''  # '' if it is not known
     run_id: str = ''  # '' reads it from the folder, see run_id.py
+    timeline_plan: str = ''  # '' records nothing, see processes/timeline.py
     envs_per_worker: int = 0
     vector_envs: bool = False  # known to have so many members as envs_per_worker
     env_devices: str = ''

@@ -30,7 +30,14 @@ POSITIVE = (
     'keep',
     'film_frames',
 )
-NOT_NEGATIVE = ('steps', 'duration', 'replay_context', 'eval_envs', 'film_every')
+NOT_NEGATIVE = (
+    'steps',
+    'duration',
+    'replay_context',
+    'eval_envs',
+    'film_every',
+    'timeline',
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +75,7 @@ class Settings:
     film_frames: int = 300
     trust: bool = False
     usage: bool = True
+    timeline: float = 0.0
 
     @classmethod
     def read(

@@ -12,6 +12,7 @@ from ...core.checkpoint import Checkpoint
 from ...core.errors import CheckpointError
 from ...envs.runtime.driver import Driver
 from ...logging import ScoreFile, add_event
+from ...processes import timeline
 from ...processes.signals import StopSignals
 from ..shared.activities import show_compiling
 from ..shared.episode_statistics import Episodes
@@ -98,6 +99,8 @@ class TrainLoop:
         self.scores = ScoreFile(settings.logdir, self.logger)
         stack.callback(self.scores.close)
         self.progress = Progress(self.logger.step, settings, minimum)
+        planned = timeline.plan(settings.logdir, settings.timeline)
+        line = timeline.Timeline(planned, settings.logdir, 'train')
         self.collector = Collector(
             self.agent,
             open_driver(makers.env, settings.envs, settings, stack),
@@ -105,10 +108,12 @@ class TrainLoop:
             Episodes(self.logger, self.scores, prefix='episode'),
             self.progress,
             Filming(settings.film_every, settings.film_frames, FOREVER),
+            line,
         )
         self.learner = Trainer(
             self.agent, makers.stream(replay, 'train'), self.store, settings.batch_size
         )
+        self.update = line.wrap('update', self.learner.update)
         self.reporter = Reporter(self.agent, makers.stream(replay, 'report'), settings)
         self.train_metrics = Averages()
         self.env_speed, self.train_speed = Speed(), Speed()
@@ -171,7 +176,7 @@ class TrainLoop:
             self.collector.step()
 
     def learn(self) -> None:
-        self.train_metrics.add(self.learner.update())
+        self.train_metrics.add(self.update())
         self.progress.updates += 1
 
     def log_if_due(self) -> None:

@@ -77,6 +77,9 @@ class Actor:
         self._outboxes = (transitions, metrics)
         envs = settings.envs + settings.eval_envs
         self._policy = Policy(agent, envs, settings.batch_rows, context.health)
+        rows = lambda slots, *args: {'rows': len(slots)}
+        self._call_policy = context.timeline.wrap('policy', self._policy, rows)
+        self._send_rows = context.timeline.wrap('insert', self._insert)
         self._policy_seconds = 0.0  # of the last call
         self._check = RowCheck(agent_spaces(agent)[0])
         self._refused: set[str] = set()  # workers whose refusal was logged
@@ -127,7 +130,7 @@ class Actor:
             return {'acts': {}, 'reset': yes, 'stop': yes}, None
         rows = self._admit(mode, origin, obs['is_first'] | anywhere, repeated)
         begin = time.perf_counter()
-        acts, outs = self._policy(rows.slots, rows.renewed, without_log(obs), mode)
+        acts, outs = self._call_policy(rows.slots, rows.renewed, without_log(obs), mode)
         seconds = self._policy_seconds = time.perf_counter() - begin
         reset = obs['is_last'] | ~rows.admitted
         if reset.any():
@@ -191,7 +194,7 @@ class Actor:
         with self._recording[mode]:
             waited = 0.0
             if kept.any():
-                waited = self._insert(mode, trans, rows.streams[kept], serials[kept])
+                waited = self._send_rows(mode, trans, rows.streams[kept], serials[kept])
                 envids, steps = rows.envids[kept], self._run_state.steps
                 self._senders[mode].add(trans, envids, serials[kept], steps)
             self._count(mode, len(kept), int((~kept).sum()), seconds, waited)
@@ -204,7 +207,7 @@ class Actor:
         flat = {k: v.reshape(-1, *v.shape[2:]) for k, v in trans.items()}
         with self._recording['train']:
             streams = np.tile(rows.streams, steps)
-            waited = self._insert('train', flat, streams, np.repeat(serials, envs))
+            waited = self._send_rows('train', flat, streams, np.repeat(serials, envs))
             sender = self._senders['train']
             for number, serial in enumerate(serials):
                 step = {k: v[number] for k, v in trans.items()}

@@ -39,7 +39,7 @@ def parallel_actor(
     Waits at the barrier until the learner has restored the agent.
     """
     run_state = RunState.of(barrier)
-    context = RoleContext.of(args, run_state.health, NEEDED)
+    context = RoleContext.of(args, run_state.health, NEEDED, 'agent')
     settings = context.settings
     ends: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
     with contextlib.ExitStack() as stack:

@@ -55,6 +55,7 @@ class EnvWorker:
         self._worker_ids = np.tile(worker_id, (count, 1))
         self._serials = np.zeros(count, np.int64)
         self._usage = WorkerUsage(context.settings, group.times)
+        self._answer_of = context.timeline.wrap('act', answer_of)
         zeros = zeros_of(group.infos[0].act_space)
         self._first_action = {**zeros, 'reset': np.bool_(True)}
 
@@ -106,7 +107,7 @@ class EnvWorker:
         if self._far:
             future.add_done_callback(apply)
         else:
-            answer_of(future)
+            self._answer_of(future)
             apply(future)
         return future
 

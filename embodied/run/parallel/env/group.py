@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from ....core.base import Env
 from ....envs.runtime.handles import InlineHandle
 from ....envs.runtime.host import EnvInfo
+from ....processes.timeline import Timeline
 from ..supervision.health import Health
 from ..timeouts import ENVS_CLOSE
 from .worker_usage import StepTimes
@@ -51,6 +52,7 @@ def make_group(
     envids: Sequence[int],
     health: Health,
     vector: bool = False,
+    timeline: Timeline | None = None,
 ) -> Group:
     """A single environment runs in the calling thread, several have one each.
 
@@ -58,7 +60,7 @@ def make_group(
     vector: it does, so it also runs in the calling thread.
     """
     kind = InlineGroup if vector or len(makes) == 1 else ThreadGroup
-    return kind(makes, envids, health)
+    return kind(makes, envids, health, timeline or Timeline())
 
 
 class InlineGroup:
@@ -66,7 +68,11 @@ class InlineGroup:
     `receive`."""
 
     def __init__(
-        self, makes: Sequence[Callable[[], Env]], envids: Sequence[int], health: Health
+        self,
+        makes: Sequence[Callable[[], Env]],
+        envids: Sequence[int],
+        health: Health,
+        timeline: Timeline,
     ):
         self.times = StepTimes()
         self._health = health
@@ -74,7 +80,7 @@ class InlineGroup:
         self._handle.request('make')
         with health.busy():
             self.infos = [self._handle.receive()]
-        self._step = self.times.timed(self._handle.receive)
+        self._step = timeline.wrap('step', self.times.timed(self._handle.receive))
 
     def send(self, position: int, action: Action) -> None:
         self._handle.request('step', action)
@@ -99,9 +105,14 @@ class ThreadGroup:
     """
 
     def __init__(
-        self, makes: Sequence[Callable[[], Env]], envids: Sequence[int], health: Health
+        self,
+        makes: Sequence[Callable[[], Env]],
+        envids: Sequence[int],
+        health: Health,
+        timeline: Timeline,
     ):
         self.times = StepTimes()
+        self._timeline = timeline
         self._health = health
         self._results: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._requests: list[queue.SimpleQueue] = [queue.SimpleQueue() for _ in makes]
@@ -175,7 +186,7 @@ class ThreadGroup:
 
     def _serve(self, position: int, handle: InlineHandle) -> None:
         """Answers requests until there is none; the results are taken by `_take`."""
-        step = self.times.timed(handle.receive)
+        step = self._timeline.wrap('step', self.times.timed(handle.receive))
         while (request := self._requests[position].get()) is not None:
             handle.request(*request)
             self._put(position, step if request[0] == 'step' else handle.receive)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ....core import base
+from ....processes.timeline import DeviceTrack, Timeline
 from ....streams import Prefetch
 from ...shared.meters import Allowance, Averages, Share, Speed, moving
 from ...shared.restore import note_rewind, restore
@@ -31,7 +32,7 @@ def parallel_learner(
 ) -> None:
     """Restores the agent, lets acting begin, and trains until the run ends."""
     run_state = RunState.of(barrier)
-    context = RoleContext.of(args, run_state.health, NEEDED)
+    context = RoleContext.of(args, run_state.health, NEEDED, 'agent')
     if 'logdir' not in args:
         folder = context.settings.logdir.absolute()
         print(f'The args of the learner have no logdir: it saves in {folder}.')
@@ -66,6 +67,7 @@ class Learner:
         self.replicas = Replicas(agent, run_state, settings)
         self.carry = agent.init_train(settings.batch_size)
         self.calls = AgentCalls(agent, context.health, self.replicas.alone)
+        self.train, self.fetch = self._record(context.timeline)
         self.should_log = self.replicas.clock(settings.log_every)
         busy = lambda: self.calls.busy('report')
         self.reports = Reports(
@@ -144,10 +146,16 @@ class Learner:
         while not self.interrupted:
             batch = None
             with self.waiting, fetcher.until_end():
-                batch = next(stream)
+                batch = self.fetch(stream)
             if batch is None:
                 return
             yield batch
+
+    def _record(self, timeline: Timeline) -> tuple[Callable, Callable]:
+        """`agent.train` and `next`, in the timeline, with what the device does."""
+        if timeline.on and hasattr(self.agent, 'on_update'):
+            self.agent.on_update = DeviceTrack(timeline, 'update')
+        return timeline.wrap('train', self.agent.train), timeline.wrap('fetch', next)
 
     @property
     def interrupted(self) -> bool:
@@ -156,7 +164,7 @@ class Learner:
 
     def train_on(self, batch: Any) -> None:
         with self.calls.busy('train'):
-            self.carry, outs, metrics = self.agent.train(self.carry, batch)
+            self.carry, outs, metrics = self.train(self.carry, batch)
         # When all replicas stop, neither this update nor the one before it counts.
         self.progress.add(-1 if self.replicas.over else 1)
         self.context.health.advance()

@@ -36,8 +36,9 @@ def parallel_logger(
 
     Returns the name of a signal that came before the end, or ''.
     """
-    context = RoleContext.of(args, health)
+    context = RoleContext.of(args, health, name='logger')
     settings, working = context.settings, context.health.working
+    wrap = context.timeline.wrap
     server = context.make_server(settings.logger_addr, 'logger')
     events: queue.SimpleQueue = queue.SimpleQueue()
     with contextlib.ExitStack() as stack:
@@ -53,10 +54,10 @@ def parallel_logger(
         calls = LoggerCalls(service) if settings.transport == 'portal' else service
         for name in protocol.LOGGER:
             handler = getattr(calls, name, None) or getattr(service, name)
-            server.bind(name, working(handler), once=True)
+            server.bind(name, wrap(name, working(handler)), once=True)
         server.bind(protocol.SAVE, saves.save)
         stack.callback(server.close)
-        chore = Chore(settings.log_every, working(service.write))
+        chore = Chore(settings.log_every, wrap('write', working(service.write)))
         reason = serve(server, [chore], events)
         service.write(last=True)
         saves.save()

@@ -49,6 +49,9 @@ class ReplayService:
             # Requested but not trained: those on their way and the one in training.
             ahead=(settings.prefetch + 1) * settings.batch_size,
         )
+        wrap = context.timeline.wrap
+        self._await_insert = wrap('wait', self.limiter.await_insert)
+        self._await_sample = wrap('wait', self.limiter.sample)
         self._filled = MinSize(self.limiter.minimum)
         self._eval_filled = MinSize(settings.eval_minimum(evaluation))
         self._insert_wait, self._sample_wait = Share(), Share()
@@ -85,7 +88,7 @@ class ReplayService:
     ) -> dict[str, Any]:
         """Adds rows for training, [n, ...] per key; waits for the limiter."""
         with self._insert_wait:
-            admitted = self.over or self.limiter.await_insert(len(streams))
+            admitted = self.over or self._await_insert(len(streams))
         if admitted and not self.over:
             self._train.add(steps, streams, serials)
             self._count_inserts()
@@ -114,7 +117,7 @@ class ReplayService:
                 # The next batch would not follow the one that the carry is of.
                 self._train.restart_stream('train')
         with self._sample_wait:
-            admitted = self.limiter.sample(self.settings.batch_size)
+            admitted = self._await_sample(self.settings.batch_size)
         return self._train.take('train') if admitted else {}
 
     def sample_batch_report(self, number: int) -> base.Batch:
