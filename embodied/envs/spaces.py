@@ -16,6 +16,7 @@ from ..core.errors import SpaceError
 __all__ = [
     'Checker',
     'FixedSpaces',
+    'KnownSpaces',
     'act_spaces',
     'describe',
     'is_image',
@@ -39,8 +40,8 @@ RESERVED = (
 )
 
 
-class FixedSpaces(Env):
-    """An environment that has found out its spaces: `_obs_space`, `_act_space`."""
+class KnownSpaces:
+    """Spaces of an environment that has found them out: `_obs_space`, `_act_space`."""
 
     _obs_space: Spaces
     _act_space: Spaces
@@ -52,6 +53,10 @@ class FixedSpaces(Env):
     @property
     def act_space(self) -> Spaces:
         return dict(self._act_space)
+
+
+class FixedSpaces(KnownSpaces, Env):
+    """A single environment that has found out its spaces."""
 
 
 def obs_spaces(task: Spaces) -> Spaces:

@@ -7,11 +7,11 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
-from ...core.base import Batch, Spaces, VectorEnv
+from ...core.base import Batch, VectorEnv
 from ...core.errors import ConfigError, SpaceError
 from ..adapters.foreign_kinds import read_reset, read_step
 from ..adapters.from_gym import codecs_of, create_by_id
-from ..spaces import act_spaces, obs_spaces
+from ..spaces import KnownSpaces, act_spaces, obs_spaces
 from .member_infos import MemberInfos
 from .rows import FINAL, Final, to_host
 from .seeds import Seeds, member_seeds
@@ -22,7 +22,7 @@ MODES = ('NEXT_STEP', 'SAME_STEP', 'DISABLED')
 FINAL_OBS = ('final_obs', 'final_observation')  # the latter before Gymnasium 1.0
 
 
-class FromGymnasiumVector(VectorEnv):
+class FromGymnasiumVector(KnownSpaces, VectorEnv):
     """Any `gymnasium.vector.VectorEnv`, in each of the three modes of resetting.
 
     Keys, `obs_key`, `act_key` and `log` are those of FromGym. The first reset gets one
@@ -68,14 +68,6 @@ class FromGymnasiumVector(VectorEnv):
         self._act_space = act_spaces(self._act.spaces)
         self._begun = False
         self._ended = np.zeros(self.num, bool)  # Their next row is a first one.
-
-    @property
-    def obs_space(self) -> Spaces:
-        return dict(self._obs_space)
-
-    @property
-    def act_space(self) -> Spaces:
-        return dict(self._act_space)
 
     @property
     def gym_env(self) -> gymnasium.vector.VectorEnv:

@@ -8,6 +8,7 @@ import elements
 import numpy as np
 import pytest
 from driver_envs import Counter, SavedCounter
+from driving import counting_policy, record, zeros
 
 import embodied
 from embodied.core.errors import ConfigError, SpaceError
@@ -16,16 +17,6 @@ from embodied.envs.builtin.dummy import Dummy
 
 BOTH = pytest.mark.parametrize('parallel', [False, True], ids=['inline', 'process'])
 partial = functools.partial
-
-
-def counting_policy(carry, obs):
-    """Acts 1, 2, 3, ... by its carry and gives out twice of that."""
-    carry = carry + 1
-    return carry, {'action': carry.astype(np.int32)}, {'double': 2 * carry}
-
-
-def zeros(count):
-    return np.zeros(count, np.int64)
 
 
 @pytest.fixture
@@ -40,13 +31,6 @@ def make_driver():
     yield make
     for driver in drivers:
         driver.close()
-
-
-def record(driver):
-    """List that the transitions [N, ...] of the driver will be added to."""
-    batches = []
-    driver.on_batch(lambda trans, _: batches.append(trans))
-    return batches
 
 
 def column(batches, key, row=0):

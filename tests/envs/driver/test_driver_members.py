@@ -1,12 +1,18 @@
 """The driver plays members of vector environments as it plays single environments."""
 
-import contextlib
 import functools
 
 import numpy as np
 import pytest
 from driver_envs import Counter
-from test_driver import counting_policy, record, zeros
+from driving import (
+    counting_policy,
+    opened,
+    record,
+    streams,
+    without_policy,
+    zeros,
+)
 from together import Together
 
 import embodied
@@ -28,31 +34,6 @@ def make_members(first, count, final):
 
 def vector(index, count=2, final=False):
     return functools.partial(make_members, index, min(count, 4 - index), final)
-
-
-def opened(*args, **options):
-    return contextlib.closing(embodied.Driver(*args, **options))
-
-
-def streams(driver, steps):
-    """Transitions of each environment, in order."""
-    found = {}
-    driver.on_step(
-        lambda tran, worker: found.setdefault(worker, []).append(
-            {key: np.asarray(value).tolist() for key, value in tran.items()}
-        )
-    )
-    driver.reset(zeros)
-    driver(counting_policy, steps=steps)
-    return found
-
-
-def without_policy(trans):
-    """What does not depend on how often the policy is called."""
-    return [
-        {k: v for k, v in tran.items() if k not in ('action', 'double', 'seen')}
-        for tran in trans
-    ]
 
 
 @BOTH

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from driver_envs import Counter
+from driving import opened, streams, without_policy
 from scripted_env import Scripted
-from test_driver_members import opened, streams, without_policy
 from together import Together
 
 from embodied.core.errors import ConfigError

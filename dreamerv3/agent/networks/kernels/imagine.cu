@@ -258,10 +258,9 @@ imagine(
       multiply(gates, p, m.hidden + tall * 16 * PITCH(SLICE), PITCH(SLICE), w_gru);
       UNROLL for (int i = 0; i < 4; i++) {
         const float* bias = v.gru_bias + column + i % 2;
-        float gate = sigmoid(gates.part[0][i] + bias[0]);
-        float cand = tangent(gate * (gates.part[1][i] + bias[SLICE]));
-        float update = sigmoid(gates.part[2][i] + bias[2 * SLICE] - 1);
-        deter[tall][i] = rounded(update * cand + (1 - update) * deter[tall][i]);
+        deter[tall][i] = next_deter(gates.part[0][i] + bias[0],
+                                    gates.part[1][i] + bias[SLICE],
+                                    gates.part[2][i] + bias[2 * SLICE], deter[tall][i]);
       }
       store_pair(m.deter + tall * 16 * PITCH(SLICE), PITCH(SLICE), p, 8 * p.warp,
                  deter[tall]);

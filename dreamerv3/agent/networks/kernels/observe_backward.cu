@@ -219,20 +219,13 @@ observe_backward(
     block_sync();
 
     // Inputs of the hidden layer: a block has a part of each, then all of a few.
-    Product<2> out;
-    clear(out);
-    multiply(out, p, m.hidden, PITCH(SLICE), w_shared);
-    scatter(out, p, m.parts);
-    cluster_arrive();
+    send_parts(p, m.hidden, w_shared, m.parts);
     clear(x);
     multiply(x, p, m.hidden, PITCH(SLICE), w_own);
     UNROLL for (int i = 0; i < 4; i++)
       later_deter[i] = m.resets[step * ROWS + p.g + i / 2 * 8]
                            ? 0 : rounded(deter[i] + x.part[0][i]);
-    cluster_wait();
-    spread(gather_sum(p, m.parts), p, m.whole);
-    cluster_arrive();
-    cluster_wait();
+    share_sums(p, m.parts, m.whole);
     u32 pairs[4];
     read4(pairs, m.whole + own_row * PITCH(JOINT) + (layer * HIDDEN + own_column) / 2);
     float grad[8], along = 0;

@@ -193,11 +193,10 @@ observe_forward(
     clear(gates);
     multiply(gates, p, m.hidden, PITCH(SLICE), w_gru);
     UNROLL for (int i = 0; i < 4; i++) {
-      float gate = sigmoid(gates.part[0][i] + b_gru[0][i % 2]);
-      float cand = tangent(gate * (gates.part[1][i] + b_gru[1][i % 2]));
-      float update = sigmoid(gates.part[2][i] + b_gru[2][i % 2] - 1);
-      float before = forget[i / 2] ? 0 : deter[i];
-      deter[i] = rounded(update * cand + (1 - update) * before);
+      deter[i] = next_deter(gates.part[0][i] + b_gru[0][i % 2],
+                            gates.part[1][i] + b_gru[1][i % 2],
+                            gates.part[2][i] + b_gru[2][i % 2],
+                            forget[i / 2] ? 0 : deter[i]);
     }
     store_pair(m.deter, PITCH(SLICE), p, 8 * p.warp, deter);
     UNROLL for (int half = 0; half < 2; half++) {
@@ -207,17 +206,10 @@ observe_forward(
     block_sync();
 
     // Products of the new state: a block has a part of each, then all of a few.
-    Product<2> out;
-    clear(out);
-    multiply(out, p, m.deter, PITCH(SLICE), w_out);
-    scatter(out, p, m.parts);
-    cluster_arrive();
+    send_parts(p, m.deter, w_out, m.parts);
     clear(own);
     multiply(own, p, m.deter, PITCH(SLICE), w_own);
-    cluster_wait();
-    spread(gather_sum(p, m.parts), p, m.whole);
-    cluster_arrive();
-    cluster_wait();
+    share_sums(p, m.parts, m.whole);
     if (p.rank == 0 && !posterior) {
       u32 pairs[4];
       read4(pairs, m.whole + own_row * PITCH(JOINT) + own_column / 2);
@@ -228,13 +220,14 @@ observe_forward(
     block_sync();
 
     // Posterior.
-    clear(out);
-    multiply(out, p, m.post, PITCH(HIDDEN), w_logit);
+    Product<2> logits;
+    clear(logits);
+    multiply(logits, p, m.post, PITCH(HIDDEN), w_logit);
     UNROLL for (int tile = 0; tile < 2; tile++)
       UNROLL for (int half = 0; half < 2; half++) {
         float logit[2], onehot[2];
         UNROLL for (int i = 0; i < 2; i++)
-          logit[i] = out.part[tile][2 * half + i] + b_logit[tile][i];
+          logit[i] = logits.part[tile][2 * half + i] + b_logit[tile][i];
         sample(logit, noise[tile][half], p.q, onehot);
         int row = p.g + 8 * half, first = 16 * p.warp + 8 * tile + 2 * p.q;
         bool forgotten = m.resets[(step + 1) * ROWS + row];

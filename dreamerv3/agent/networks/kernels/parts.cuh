@@ -178,10 +178,36 @@ DEVICE void spread(float sum, const Place& p, u32* whole) {
     push(whole + row * PITCH(JOINT) + column / 2, odd * (BLOCKS / 2) + i, pair);
 }
 
+// Sends a block's part of the product of all rows with m to the blocks that add it up.
+template <int K>
+DEVICE void send_parts(const Place& p, const u32* rows, const Matrix<2, K>& m,
+                       float* parts) {
+  Product<2> part;
+  clear(part);
+  multiply(part, p, rows, PITCH(SLICE), m);
+  scatter(part, p, parts);
+  cluster_arrive();
+}
+
+// Each block adds up a few columns of what was sent, and gives the sums to all.
+DEVICE void share_sums(const Place& p, const float* parts, u32* whole) {
+  cluster_wait();
+  spread(gather_sum(p, parts), p, whole);
+  cluster_arrive();
+  cluster_wait();
+}
+
 DEVICE float sigmoid(float x) { return divide(1.0f, 1.0f + exponential(-x)); }
 DEVICE float silu(float x) { return x * sigmoid(x); }
 DEVICE float tangent(float x) { return 2 * sigmoid(2 * x) - 1; }
 DEVICE float rounded(float x) { return low(pack(x, 0)); }
+
+// A unit of the recurrent state from the sums of its three gates.
+DEVICE float next_deter(float reset, float cand, float update, float deter) {
+  cand = tangent(sigmoid(reset) * cand);
+  update = sigmoid(update - 1);
+  return rounded(update * cand + (1 - update) * deter);
+}
 
 // One-hot samples of 4 classes, of which a thread has two and its neighbor the others.
 DEVICE void sample(const float (&logit)[2], const float (&noise)[2], int q,

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....core.base import Spaces, VectorEnv
+from ....core.base import VectorEnv
 from ....core.errors import ConfigError
-from ...spaces import act_spaces, obs_spaces, refuse_shared
+from ...spaces import KnownSpaces, act_spaces, obs_spaces, refuse_shared
 from ..seeds import Seeds, member_seeds
 from .contract import FunctionalEnv, import_jax
 
@@ -24,7 +24,7 @@ class Members(NamedTuple):
     ended: Any  # whether the episode is over: the next step begins another
 
 
-class FunctionalVectorEnv(VectorEnv):
+class FunctionalVectorEnv(KnownSpaces, VectorEnv):
     """`num` members of a functional environment, stepped by one program of JAX.
 
     A member that is asked to reset, or whose episode is over, begins another with the
@@ -46,14 +46,6 @@ class FunctionalVectorEnv(VectorEnv):
         self._act_space = act_spaces(env.act_space)
         self._step = self._jax.jit(self.step_members)
         self._members = self.init_members(seed)
-
-    @property
-    def obs_space(self) -> Spaces:
-        return dict(self._obs_space)
-
-    @property
-    def act_space(self) -> Spaces:
-        return dict(self._act_space)
 
     @property
     def functional(self) -> FunctionalEnv:
