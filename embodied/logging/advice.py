@@ -44,6 +44,14 @@ NEEDED = (
     'usage/envs/step_ms',
 )
 
+MOVING = (
+    'fps/train',
+    'actor/envs',
+    'actor/steps_per_second',
+    'actor/policy_ms',
+    'usage/envs/workers',
+)
+LARGEST = 1e9  # of any figure
 FARTHEST = 8.0  # times the present rate; the model is not trusted any further
 LITTLE = 1.1  # times the present rate; less is not worth a change
 FULL = 0.8  # of a core, from which a worker is as fast as it can be
@@ -95,9 +103,12 @@ def more_rows(metrics: Metrics) -> str:
 
 
 def _known(metrics: Metrics) -> bool:
-    # What stands still, as at the very beginning, has no rates to start from.
-    moving = 'actor/steps_per_second', 'actor/policy_ms', 'fps/train', 'actor/envs'
-    return all(x in metrics for x in NEEDED) and all(metrics[x] > 0 for x in moving)
+    """Whether all figures are there and may be true: anything may have written them."""
+    return all(0 <= metrics.get(x, -1) < LARGEST for x in NEEDED) and all(
+        # What stands still, as at the very beginning, has no rates to start from.
+        metrics[x] > 0
+        for x in MOVING
+    )
 
 
 def _wanted(metrics: Metrics) -> float:

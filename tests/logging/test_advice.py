@@ -117,6 +117,15 @@ def test_nothing_is_computed_from_less_than_all_figures(name):
     assert more_environments(rest) == more_rows(rest) == ''
 
 
+@pytest.mark.parametrize('value', [-1.0, 0.0, 1e300])
+@pytest.mark.parametrize('name', NEEDED)
+def test_figures_that_cannot_be_true_do_no_harm(name, value):
+    """The dashboard reads files that anything may have written."""
+    for give in (more_environments, more_rows):
+        words = give(BASE | {name: value})
+        assert words == '' or value == 0.0
+
+
 def test_the_line_about_the_bottleneck_ends_with_the_advice():
     waits = {'replay/fill': 1.0, 'replay/sample_wait': 0.55}
     line = find_bottleneck(BASE | waits | {'actor/calls_per_second': 60.0})
