@@ -33,8 +33,9 @@ from embodied.logging import read_records
 LOG_EVERY = 2.0  # seconds
 LATE = 0.8  # of a run, when its timeline begins
 SHOWN = (
-    *('fps/env', 'fps/train', 'learner/wait', 'actor/policy_ms', 'actor/batch_rows'),
-    *('actor/calls_per_second', 'replay/insert_wait', 'replay/sample_wait'),
+    *('fps/env', 'fps/train', 'learner/wait', 'learner/idle', 'actor/policy_ms'),
+    *('actor/batch_rows', 'actor/calls_per_second', 'replay/insert_wait'),
+    'replay/sample_wait',
 )
 
 

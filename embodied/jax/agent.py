@@ -73,6 +73,7 @@ class Agent(base.Agent):
         self._policy_tree = Tree(jax.eval_shape(acting))
         self._updates = 0
         self._counts = {TRAIN: 0, POLICY: 0, REPORT: 0}
+        self.idle = True  # whether the last update found the device with none to do
         self.on_update: Callable[[jax.Array], Any] | None = None
         self._pending: Pending | None = None
         self._layouts: dict[tuple, BatchLayout] = {}
@@ -215,6 +216,7 @@ class Agent(base.Agent):
     def train(
         self, carry: base.Carry, batch: base.Batch
     ) -> tuple[base.Carry, dict, base.Metrics]:
+        self.idle = self._pending is None or self._pending.ready
         carry, replay, *results = self.launch(carry, batch)
         replay = {k: self._devices.mine(x) for k, x in replay.items()}
         for array in (*replay.values(), *results):

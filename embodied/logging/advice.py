@@ -5,9 +5,10 @@ action (R seconds: policy call, other rows, transport). By Little's law they tak
 
     X = N / (Z + R)    steps per second.
 
-The train ratio ties updates to steps, so a learner that waits the share w of its time
-for experience makes 1 / (1 - w) times as many updates if X grows by that factor. R
-stays as it is when environments are added, so X grows as N does, up to three limits:
+The train ratio ties updates to steps. So a learner that waits the share w of its time
+for experience, while its device has nothing to do either, makes 1 / (1 - w) times as
+many updates if X grows by that factor. R stays as it is when environments are added,
+so X grows as N does, up to three limits:
 
     calls      One policy call at a time, of b rows in S seconds: X <= b / S. A call
                serves all rows that are ready, so b grows with N, up to run.actor_batch.
@@ -27,7 +28,7 @@ calls are small.
 import math
 from collections.abc import Mapping
 
-__all__ = ['NEEDED', 'more_environments', 'more_rows']
+__all__ = ['NEEDED', 'learner_wait', 'more_environments', 'more_rows']
 
 # Metrics that the model is made from.
 NEEDED = (
@@ -60,6 +61,11 @@ SPARE = 0.5  # cores that environments which wait find on any machine
 CLOSE = 0.9  # share of the environments from which a call may serve all of them
 
 Metrics = Mapping[str, float]
+
+
+def learner_wait(metrics: Metrics) -> float:
+    """Share of the time that more experience could save, as far as is known."""
+    return metrics.get('learner/idle', metrics['learner/wait'])
 
 
 def more_environments(metrics: Metrics) -> str:
@@ -113,7 +119,7 @@ def _known(metrics: Metrics) -> bool:
 
 def _wanted(metrics: Metrics) -> float:
     """The factor on the rate of steps with which the learner would not wait."""
-    return 1 / max(1 / FARTHEST, 1 - metrics['learner/wait'])
+    return 1 / max(1 / FARTHEST, 1 - learner_wait(metrics))
 
 
 def _cores_allow(metrics: Metrics) -> float:

@@ -18,6 +18,7 @@ WINDOW = 6  # newest values that are averaged
 # What the verdict is made from; see docs/metrics.md.
 METRICS = (
     'learner/wait',
+    'learner/idle',
     'learner/reports',
     'learner/saves',
     FILL,
@@ -69,7 +70,7 @@ def find_bottleneck(metrics: Mapping[str, float]) -> Bottleneck | None:
 
 
 def _distributed(metrics: Mapping[str, float]) -> Bottleneck:
-    wait = metrics['learner/wait']
+    wait = advice.learner_wait(metrics)
     acting_waits = metrics.get('replay/insert_wait', 0.0)
     if wait <= 1 - BUSY:
         busy = f'learner busy {1 - wait:.0%}'

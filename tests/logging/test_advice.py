@@ -117,6 +117,16 @@ def test_nothing_is_computed_from_less_than_all_figures(name):
     assert more_environments(rest) == more_rows(rest) == ''
 
 
+def test_a_learner_whose_device_is_busy_meanwhile_does_not_wait():
+    """As on a CPU, where the learner fetches a batch while an update is computed."""
+    waits = {'replay/fill': 1.0, 'replay/sample_wait': 0.9, 'learner/idle': 0.02}
+    line = find_bottleneck(BASE | waits)
+    assert str(line) == 'balanced: learner busy 98%; environments wait 0% of the time'
+    # Half of the time is idle, so twice the rate is possible.
+    words = more_environments(BASE | {'learner/idle': 0.5})
+    assert words == 'run.envs=32 (now 16) should give 24 updates/s (now 12)'
+
+
 @pytest.mark.parametrize('value', [-1.0, 0.0, 1e300])
 @pytest.mark.parametrize('name', NEEDED)
 def test_figures_that_cannot_be_true_do_no_harm(name, value):

@@ -47,10 +47,10 @@ class Speed:
     """Events per second between two calls."""
 
     def __init__(self) -> None:
-        self._count = 0
+        self._count = 0.0
         self._time = time.perf_counter()
 
-    def __call__(self, count: int) -> float:
+    def __call__(self, count: float) -> float:
         """`count` is the number of events so far, of which some may be taken back."""
         now = time.perf_counter()
         events, seconds = count - self._count, now - self._time

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -78,6 +79,8 @@ class Learner:
         self.env_speed, self.train_speed = Speed(), Speed()
         self.usage = UsageMeter(settings.usage, getattr(agent, 'device_memory', dict))
         self.waiting = Share()
+        self._waited = self._idle = 0.0  # seconds: the last time, and so far
+        self.idle_share = Speed()  # of these seconds
         self.saving = Allowance(settings.save_every)
         self._dropping = False  # replay does not take latents
         self.progress = TrainingProgress(run_state, settings)
@@ -144,11 +147,12 @@ class Learner:
             # Moving a batch takes the host about as long as half an update.
             stream = Prefetch(stream)
         while not self.interrupted:
-            batch = None
+            batch, begin = None, time.perf_counter()
             with self.waiting, fetcher.until_end():
                 batch = self.fetch(stream)
             if batch is None:
                 return
+            self._waited = time.perf_counter() - begin
             yield batch
 
     def _record(self, timeline: Timeline) -> tuple[Callable, Callable]:
@@ -165,6 +169,9 @@ class Learner:
     def train_on(self, batch: Any) -> None:
         with self.calls.busy('train'):
             self.carry, outs, metrics = self.train(self.carry, batch)
+        # The device may have been at work on the update before for all the wait.
+        if getattr(self.agent, 'idle', True):
+            self._idle += self._waited
         # When all replicas stop, neither this update nor the one before it counts.
         self.progress.add(-1 if self.replicas.over else 1)
         self.context.health.advance()
@@ -206,6 +213,7 @@ class Learner:
         }
         loop = {
             'wait': self.waiting(),
+            'idle': self.idle_share(self._idle),
             'reports': self.reports.spent(),
             'saves': self.saving(),
             'dropped_updates': connections.updates.dropped,
