@@ -4,17 +4,20 @@
     python bench/system.py --envs 64 --minutes 3
     python bench/system.py --size tiny --minutes 2         on a CPU
     python bench/system.py --task atari_pong               where ale-py is installed
+    python bench/system.py --timeline trace.json           for ui.perfetto.dev
 
 The learner is measured alone first (bench/learner.py in a process of its own), then
 `dreamer parallel` runs with the given train ratio. One JSON line: environment steps and
 updates per second in the second half of the run, updates as a share of the stand-alone
-rate, waits, and the processor time of each role in cores.
+rate, waits, and the processor time of each role in cores. --timeline keeps one second
+of the second half: what every thread did (`run.timeline`).
 """
 
 import argparse
 import collections
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,9 +31,11 @@ import psutil
 from embodied.logging import read_records
 
 LOG_EVERY = 2.0  # seconds
+LATE = 0.8  # of a run, when its timeline begins
 SHOWN = (
-    *('fps/env', 'fps/train', 'learner/wait', 'actor/policy_ms', 'actor/batch_rows'),
-    *('actor/calls_per_second', 'replay/insert_wait', 'replay/sample_wait'),
+    *('fps/env', 'fps/train', 'learner/wait', 'learner/idle', 'actor/policy_ms'),
+    *('actor/batch_rows', 'actor/calls_per_second', 'replay/insert_wait'),
+    'replay/sample_wait',
 )
 
 
@@ -42,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument('--ratio', type=float, default=32)
     parser.add_argument('--minutes', type=float, default=2)
     parser.add_argument('--cache', help='folder of compiled programs, to keep them')
+    parser.add_argument('--timeline', type=Path, help='file for a second of the run')
     args, flags = parser.parse_known_args(argv)
     with tempfile.TemporaryDirectory() as folder:
         cache = args.cache or f'{folder}/cache'
@@ -49,7 +55,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         flags = ['--jax.cache', cache, *flags]
         if args.size == 'tiny':  # its networks are for images of 16x16
             flags = ['--env.dummy.size', '16', *flags]
+        if args.timeline:
+            flags = ['--run.timeline', str(LATE * 60 * args.minutes), *flags]
         measured = run(args, Path(folder) / 'run', flags)
+        if args.timeline:
+            measured |= keep_timeline(Path(folder) / 'run', args.timeline)
     if 'fps/train' not in measured:
         raise SystemExit('No update in the second half: it needs more --minutes.')
     line = {
@@ -60,6 +70,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         **measured,
     }
     print(json.dumps(line), flush=True)
+
+
+def keep_timeline(logdir: Path, path: Path) -> dict[str, Any]:
+    """Copies the timeline of a run: how large it is."""
+    shutil.copy(logdir / 'timeline.json', path)
+    events = json.loads(path.read_text())['traceEvents']
+    megabytes = round(path.stat().st_size / 1e6, 2)
+    return {'timeline': {'events': len(events), 'megabytes': megabytes}}
 
 
 def learner_alone(size: str | None, cache: str) -> tuple[float, str]:

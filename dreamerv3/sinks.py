@@ -12,13 +12,14 @@ from typing import Any
 import elements
 
 import embodied
-from embodied.core.errors import MissingExtraError
+from embodied.core.errors import ConfigError, MissingExtraError
 from embodied.core.outside import shown
 from embodied.logging import EventFile, JsonlOutput
 
 __all__ = ['RunView', 'check', 'in_notebook', 'make_logger']
 
 EXTRAS = {'tensorboard': 'tensorboardX', 'wandb': 'wandb'}  # package of each
+LONGEST_TAG = 64  # characters, of Weights & Biases
 
 
 def make_logger(config: elements.Config) -> embodied.Logger:
@@ -69,12 +70,15 @@ def _below_cell(config: elements.Config) -> Iterator[elements.Config]:
 
 
 def check(config: elements.Config) -> None:
-    """Raises, before anything is started, if an output's package is not installed."""
+    """Raises, before anything is started, if an output cannot work: its package is
+    not installed, or an option is impossible."""
     for name, package in EXTRAS.items():
         if name in config.logger.outputs and not importlib.util.find_spec(package):
             raise MissingExtraError(
                 f"The log output {name} needs: pip install 'dreamer-parallel[{name}]'."
             )
+    if 'wandb' in config.logger.outputs:
+        _tags(config)
     if 'video' in config.logger.outputs:
         from embodied.logging import pictures
 
@@ -114,7 +118,7 @@ def _csv(config: elements.Config) -> Any:
 def _tensorboard(config: elements.Config) -> Any:
     from embodied.logging.tensorboard_output import TensorBoardOutput
 
-    return TensorBoardOutput(config.logdir, config.logger.fps)
+    return TensorBoardOutput(config.logdir, config.logger.fps, config.flat)
 
 
 def _wandb(config: elements.Config) -> Any:
@@ -126,7 +130,25 @@ def _wandb(config: elements.Config) -> Any:
         config.logger.wandb.mode,
         config.flat,
         config.logger.fps,
+        entity=config.logger.wandb.entity,
+        name=config.logger.wandb.name,
+        group=config.logger.wandb.group,
+        tags=_tags(config),
     )
+
+
+def _tags(config: elements.Config) -> list[str]:
+    """Tags for Weights & Biases, which refuses empty and long ones."""
+    text = config.logger.wandb.tags
+    tags = [tag.strip() for tag in text.split(',')] if text else []
+    for tag in tags:
+        if not 1 <= len(tag) <= LONGEST_TAG:
+            raise ConfigError(
+                f"logger.wandb.tags='{text}' has a tag of {len(tag)} characters, and "
+                f'W&B takes 1 to {LONGEST_TAG}. Write tags with one comma between '
+                'them, as baseline,v2.'
+            )
+    return tags
 
 
 MAKERS: dict[str, Callable[[elements.Config], Any]] = {

@@ -7,7 +7,7 @@ weights: where little moves in memory from call to call, a GPU is faster to laun
 """
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -19,7 +19,7 @@ from embodied.core import base
 
 from .acting import RowPolicy
 from .batch_transfer import BatchLayout, PackedBatch
-from .devices import Devices, placed
+from .devices import Devices, memory_in_use, placed
 from .distributed import await_all, take_from_first
 from .model import Model
 from .pending import Pending
@@ -39,7 +39,8 @@ class Agent(base.Agent):
     """The contract of embodied.Agent for any Model.
 
     Outs and metrics of `train` belong to the call before: fetching them then does not
-    wait for the device.
+    wait for the device. `on_update` is called with an array that is ready when the
+    update is, for measurements.
     """
 
     def __init__(
@@ -72,6 +73,8 @@ class Agent(base.Agent):
         self._policy_tree = Tree(jax.eval_shape(acting))
         self._updates = 0
         self._counts = {TRAIN: 0, POLICY: 0, REPORT: 0}
+        self.idle = True  # whether the last update found the device with none to do
+        self.on_update: Callable[[jax.Array], Any] | None = None
         self._pending: Pending | None = None
         self._layouts: dict[tuple, BatchLayout] = {}
         self._joins = devices.alone and jax.default_backend() == 'gpu'
@@ -120,6 +123,10 @@ class Agent(base.Agent):
     def compiling(self) -> list[tuple[str, float]]:
         """The programs that are being compiled, and for how many seconds."""
         return self._compiler.running()
+
+    def device_memory(self) -> dict[str, float]:
+        """Gigabytes in use on its devices, as metrics; empty on a CPU."""
+        return memory_in_use(jax.local_devices())
 
     def prepare(self, batch_size: int, batch_length: int, report_length: int) -> None:
         """Begins to compile training and reports, in the background; 0 is none."""
@@ -214,6 +221,7 @@ class Agent(base.Agent):
     def train(
         self, carry: base.Carry, batch: base.Batch
     ) -> tuple[base.Carry, dict, base.Metrics]:
+        self.idle = self._pending is None or self._pending.ready
         carry, replay, *results = self.launch(carry, batch)
         replay = {k: self._devices.mine(x) for k, x in replay.items()}
         for array in (*replay.values(), *results):
@@ -222,6 +230,8 @@ class Agent(base.Agent):
         if 'stepid' in batch:
             replay = {'stepid': batch['stepid'][:, self.model.context :], **replay}
         pending = Pending(self._updates, replay, *results)
+        if self.on_update is not None:
+            self.on_update(pending.losses)
         before, self._pending = self._pending, pending
         return carry, *self._fetch(before)
 

@@ -16,9 +16,17 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 
 from embodied.core.errors import ConfigError
 
-__all__ = ['Devices', 'near_host', 'placed']
+__all__ = ['Devices', 'memory_in_use', 'near_host', 'placed']
 
 DATA, FSDP = 'data', 'fsdp'
+GIGABYTE = 1 << 30
+
+# Metrics, and what backends call them.
+COUNTS = {
+    'gpu_memory_gb': 'bytes_in_use',
+    'gpu_peak_gb': 'peak_bytes_in_use',
+    'gpu_limit_gb': 'bytes_limit',
+}
 
 
 class Devices:
@@ -151,6 +159,17 @@ def near_host(device: jax.Device | None = None) -> SingleDeviceSharding | None:
     if device.platform != 'gpu':
         return None
     return SingleDeviceSharding(device, memory_kind='pinned_host')
+
+
+def memory_in_use(devices: Sequence[jax.Device]) -> dict[str, float]:
+    """Gigabytes on the fullest of these devices: in use, the most so far, and what
+    this process may use. Empty where the backend does not count, as on a CPU."""
+    counts = [x for device in devices if (x := device.memory_stats())]
+    return {
+        name: max(count[key] for count in counts) / GIGABYTE
+        for name, key in COUNTS.items()
+        if counts and all(key in count for count in counts)
+    }
 
 
 def placed(shapes: Any, placement: NamedSharding | None) -> Any:

@@ -21,6 +21,12 @@ class Pending(NamedTuple):
     metrics: Any
     answers: Any = None  # what the replicas agreed on
 
+    @property
+    def ready(self) -> bool:
+        """Whether the update is over."""
+        # Arrays have it, but their type does not say so.
+        return getattr(self.losses, 'is_ready', lambda: True)()
+
     def check_finite(self, losses: Packer) -> None:
         """Raises NonFiniteError if a loss is not finite; losses: their names."""
         if np.isfinite(np.asarray(self.losses)).all():

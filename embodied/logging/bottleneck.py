@@ -1,7 +1,10 @@
-"""Bottleneck: which part holds a run up, from the waits that its parts measured."""
+"""Bottleneck: which part holds a run up, from the waits that its parts measured, and
+what to change."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
+
+from . import advice
 
 __all__ = ['METRICS', 'WINDOW', 'Bottleneck', 'find_bottleneck', 'window_of']
 
@@ -15,16 +18,17 @@ WINDOW = 6  # newest values that are averaged
 # What the verdict is made from; see docs/metrics.md.
 METRICS = (
     'learner/wait',
+    'learner/idle',
     'learner/reports',
     'learner/saves',
     FILL,
     'replay/insert_wait',
     'replay/sample_wait',
-    'actor/policy_ms',
     'actor/calls_per_second',
     'loop/envs',
     'loop/reports',
     'loop/saves',
+    *(name for name in advice.NEEDED if name != 'learner/wait'),
 )
 
 
@@ -66,7 +70,7 @@ def find_bottleneck(metrics: Mapping[str, float]) -> Bottleneck | None:
 
 
 def _distributed(metrics: Mapping[str, float]) -> Bottleneck:
-    wait = metrics['learner/wait']
+    wait = advice.learner_wait(metrics)
     acting_waits = metrics.get('replay/insert_wait', 0.0)
     if wait <= 1 - BUSY:
         busy = f'learner busy {1 - wait:.0%}'
@@ -92,18 +96,20 @@ def _acting(wait: float, metrics: Mapping[str, float]) -> Bottleneck:
     waits = f'the learner waits {wait:.0%} of the time for experience'
     share = f'policy calls take {policy:.0%}'
     if policy >= MOST:
-        return Bottleneck(
-            'policy-bound', f'{waits}; {share}; more environments per call will help'
-        )
-    return Bottleneck(
-        'environment-bound', f'{waits}; {share}; more or faster environments will help'
-    )
+        change = advice.more_rows(metrics) or 'more environments per call will help'
+        return Bottleneck('policy-bound', f'{waits}; {share}; {change}')
+    change = advice.more_environments(metrics)
+    change = change or 'more or faster environments will help'
+    return Bottleneck('environment-bound', f'{waits}; {share}; {change}')
 
 
 def _in_one_process(envs: float) -> Bottleneck:
     shares = f'the agent takes {1 - envs:.0%} of the time, environments {envs:.0%}'
     if envs >= MOST:
+        most = 1 / envs  # as if the agent took no time
         return Bottleneck(
-            'environment-bound', f'{shares}; `dreamer parallel` overlaps the two'
+            'environment-bound',
+            f'{shares}; `dreamer parallel` overlaps the two, for up to {most:.1f} '
+            'times the speed',
         )
     return Bottleneck('agent-bound', f'{shares}; faster environments will not help')

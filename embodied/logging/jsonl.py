@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core.outside import open_plain
-from .logger import Entry, scalars
+from .logger import Entry, Episode, scalars
 
 log = logging.getLogger(__name__)
 
@@ -156,8 +156,9 @@ class JsonlOutput:
 class ScoreFile:
     """One line per finished episode, owned by the loop that plays them.
 
-    logger: of the run. If one of its outputs writes lines of another format into the
-    same file, as that of the reference does, this output is taken off the logger.
+    logger: of the run, which is told each episode if it has a method for it. If one of
+    its outputs writes lines of another format into the same file, as that of the
+    reference does, this output is taken off the logger.
     """
 
     def __init__(self, logdir: str | os.PathLike, logger: Any = None):
@@ -170,6 +171,7 @@ class ScoreFile:
                 'logger that writes into the same file is left out.'
             )
             logger.outputs = others
+        self._tell = getattr(logger, 'add_episode', lambda episode: None)
         self._file = StepFile(logdir, SCORES)
 
     def add(
@@ -179,6 +181,7 @@ class ScoreFile:
         score, length = float(result['score']), int(result['length'])
         record = {'env': int(env), 'score': score, 'length': length, 'eval': is_eval}
         self._file.append(int(step), record)
+        self._tell(Episode(int(step), score, length, is_eval))
 
     def close(self) -> None:
         self._file.close()

@@ -1,9 +1,10 @@
 """The logger: collects metrics between two writes and hands them to the outputs."""
 
+import collections
 import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import elements
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from ..core import base
 from ..core.errors import DreamerError
 
-__all__ = ['Entry', 'Logger', 'Output', 'scalars']
+__all__ = ['Entry', 'Episode', 'Logger', 'Output', 'scalars']
 
 Entry: TypeAlias = tuple[int, str, np.ndarray | str]
 Output: TypeAlias = Callable[[Sequence[Entry]], None]
@@ -19,13 +20,22 @@ Output: TypeAlias = Callable[[Sequence[Entry]], None]
 MAX_RANK = 4  # a video [T, H, W, C]
 
 
+class Episode(NamedTuple):
+    """A finished episode."""
+
+    step: int  # of the run
+    score: float
+    length: int
+    is_eval: bool
+
+
 class Logger(base.Logger):
     """Collects metrics at the current step and writes them to every output.
 
     An output is called with a tuple of (step, name, value) and may have `close()`;
-    outputs of `elements.logger` fit. One that raises is reported and dropped, because a
-    full disk or a lost connection must not end a run of days. `report` is told its
-    name and what happened.
+    outputs of `elements.logger` fit. One with `add_episodes` gets every single episode,
+    too. One that raises is reported and dropped, because a full disk or a lost
+    connection must not end a run of days. `report` is told its name and what happened.
     """
 
     def __init__(
@@ -38,6 +48,7 @@ class Logger(base.Logger):
         self.outputs = list(outputs)
         self._report = report
         self._entries: list[Entry] = []
+        self._episodes: collections.deque[Episode] = collections.deque()
 
     def attach(self, name: str, make: Callable[[], Output]) -> None:
         """Adds the output that `make` returns, unless that fails.
@@ -74,12 +85,28 @@ class Logger(base.Logger):
                     )
             self._entries.append((step, name, value))
 
+    def add_episode(self, episode: Episode) -> None:
+        """Takes a single episode, from any thread. `add` takes means over many."""
+        if any(hasattr(output, 'add_episodes') for output in self.outputs):
+            self._episodes.append(episode)
+
     def write(self) -> None:
+        self._write_episodes()
         if not self._entries:
             return
         entries, self._entries = tuple(self._entries), []
         for output in tuple(self.outputs):
             self._guard(output, functools.partial(output, entries))
+
+    def _write_episodes(self) -> None:
+        # Others may add further ones meanwhile.
+        episodes = [self._episodes.popleft() for _ in range(len(self._episodes))]
+        if not episodes:
+            return
+        for output in tuple(self.outputs):
+            take = getattr(output, 'add_episodes', None)
+            if take:
+                self._guard(output, functools.partial(take, episodes))
 
     def close(self) -> None:
         self.write()

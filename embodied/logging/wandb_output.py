@@ -27,7 +27,12 @@ START_SECONDS = 30.0  # for the server of wandb to answer
 
 
 class WandbOutput:
-    """mode: online or offline. config: the options of the run, by name."""
+    """mode: online or offline. config: the options of the run, by name.
+
+    entity: team or user that the run belongs to. name: of the run, '' that of its
+    folder. group, tags: what it is found by among others. What is left empty is up to
+    W&B, which also looks at environment variables such as WANDB_ENTITY.
+    """
 
     def __init__(
         self,
@@ -36,6 +41,10 @@ class WandbOutput:
         mode: Literal['online', 'offline'] = 'online',
         config: Mapping[str, Any] | None = None,
         fps: int = 15,
+        entity: str = '',
+        name: str = '',
+        group: str = '',
+        tags: Sequence[str] = (),
     ):
         logdir = Path(logdir)
         logdir.mkdir(parents=True, exist_ok=True)
@@ -43,7 +52,10 @@ class WandbOutput:
         self._films = tempfile.TemporaryDirectory(prefix='dreamer-wandb-')
         self._run = wandb.init(
             project=project,
-            name=logdir.name,
+            entity=entity or None,
+            name=name or logdir.name,
+            group=group or None,
+            tags=list(tags) or None,
             id=_run_id(logdir / 'wandb-id'),
             resume='allow',
             dir=str(logdir),

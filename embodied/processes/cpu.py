@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ['count_cores', 'of_children', 'of_family', 'of_thread']
+__all__ = ['count_cores', 'idle', 'of_children', 'of_family', 'of_process', 'of_thread']
 
 TASKS = Path('/proc/self/task')
 CGROUPS = Path('/sys/fs/cgroup')
@@ -38,6 +38,17 @@ def of_family(pid: int) -> float:
 def of_children() -> float:
     """CPU seconds of the processes that this one has started."""
     return _sum(psutil.Process().children(recursive=True))
+
+
+def of_process(process: psutil.Process) -> float:
+    """CPU seconds of a process and of its children that have ended; 0 if it is gone."""
+    return _sum([process])
+
+
+def idle() -> float:
+    """Seconds that the cores of this machine were idle since it was booted, of all
+    cores together."""
+    return psutil.cpu_times().idle
 
 
 def of_thread(native_id: int) -> float:

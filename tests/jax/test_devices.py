@@ -7,6 +7,7 @@ import pytest
 
 from embodied.core.errors import ConfigError
 from embodied.jax import Devices
+from embodied.jax.devices import memory_in_use
 
 
 @pytest.mark.parametrize(
@@ -42,3 +43,31 @@ def test_a_single_device_is_told_nothing():
         assert str(jax.make_jaxpr(function)(vector)).count('=') == 0
     np.testing.assert_array_equal(devices.put_rows(vector), vector)
     assert devices.mine(vector) is vector
+
+
+class Counting:
+    """A device as its backend counts; what an H200 says has more keys."""
+
+    def __init__(self, used, peak, limit):
+        self._counts = {'bytes_in_use': used, 'peak_bytes_in_use': peak}
+        self._counts['bytes_limit'] = limit
+
+    def memory_stats(self):
+        return {**self._counts, 'num_allocs': 5}
+
+
+def test_memory_is_that_of_the_fullest_device():
+    gigabyte = 1 << 30
+    devices = [Counting(3 * gigabyte, 5 * gigabyte, 100 * gigabyte)]
+    devices += [Counting(gigabyte, 8 * gigabyte, 100 * gigabyte)]
+    assert memory_in_use(devices) == {
+        'gpu_memory_gb': 3.0,
+        'gpu_peak_gb': 8.0,
+        'gpu_limit_gb': 100.0,
+    }
+
+
+def test_memory_is_not_said_where_the_backend_does_not_count():
+    counted = [x for x in jax.local_devices() if x.memory_stats()]
+    assert bool(memory_in_use(jax.local_devices())) == bool(counted)
+    assert memory_in_use([]) == {}

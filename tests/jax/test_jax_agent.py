@@ -5,6 +5,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from comparing import assert_same
@@ -47,6 +48,33 @@ def test_outputs_of_training_belong_to_the_call_before():
         assert metrics['steps'] == update - 1
     assert np.all(np.asarray(carry) == 4)
     assert agent.updates == 4
+
+
+def test_a_measurement_gets_an_array_of_each_update_when_it_begins():
+    agent, seen = make(), []
+    agent.on_update = seen.append
+    carry = agent.init_train(4)
+    for step in range(2):
+        carry, *_ = agent.train(carry, batch(step))
+    assert len(seen) == 2
+    for array in seen:
+        assert np.isfinite(array.block_until_ready()).all()
+
+
+def test_an_update_knows_whether_the_one_before_is_over():
+    agent, seen = make(), []
+    agent.on_update = seen.append
+    carry, *_ = agent.train(agent.init_train(4), batch(0))
+    assert agent.idle  # the first one
+    seen[0].block_until_ready()
+    carry, *_ = agent.train(carry, batch(1))
+    assert agent.idle
+    seen[1].block_until_ready()
+    slow = jax.jit(lambda x: jax.lax.fori_loop(0, 500, lambda _, x: x @ x, x))
+    long = slow.lower(jnp.eye(512)).compile()
+    agent._pending = agent._pending._replace(losses=long(jnp.eye(512)))
+    agent.train(carry, batch(2))
+    assert not agent.idle
 
 
 def test_written_back_steps_are_the_trained_ones():

@@ -11,9 +11,12 @@ from PIL import Image
 from tensorboardX.proto.event_pb2 import Event
 from wandb.proto.wandb_internal_pb2 import Record
 
+from dreamerv3 import config as config_lib
+from dreamerv3 import sinks
 from embodied.core.errors import ConfigError
-from embodied.logging import Logger
+from embodied.logging import Logger, ScoreFile
 from embodied.logging.csv_output import CsvOutput
+from embodied.logging.logger import Episode
 from embodied.logging.tensorboard_output import TensorBoardOutput
 from embodied.logging.wandb_output import WandbOutput
 
@@ -77,6 +80,53 @@ def summaries(folder):
                 yield event.step, value.tag, value
 
 
+def test_tensorboard_gets_a_point_per_episode_and_the_options_as_text(tmp_path):
+    counter = elements.Counter()
+    options = {'task': 'toy_catch', 'run.envs': 16}
+    logger = Logger(counter, [TensorBoardOutput(tmp_path, options=options)])
+    scores = ScoreFile(tmp_path, logger)
+    scores.add(3, {'score': 1.5, 'length': 7}, env=0)
+    scores.add(5, {'score': -2.0, 'length': 9}, env=1)
+    scores.add(5, {'score': 4.0, 'length': 8}, env=0, is_eval=True)
+    scores.close()
+    logger.close()
+    found = [
+        (step, tag, value.simple_value) for step, tag, value in summaries(tmp_path)
+    ]
+    assert [x for x in found if x[1].startswith('scores/')] == [
+        (3, 'scores/score', 1.5),
+        (3, 'scores/length', 7),
+        (5, 'scores/score', -2.0),
+        (5, 'scores/length', 9),
+        (5, 'scores/eval/score', 4.0),
+        (5, 'scores/eval/length', 8),
+    ]
+    (text,) = [x for _, tag, x in summaries(tmp_path) if tag == 'options/text_summary']
+    assert text.metadata.plugin_data.plugin_name == 'text'
+    # Four spaces: lines of code, which Markdown leaves as they are.
+    assert text.tensor.string_val == [b'    task: toy_catch\n    run.envs: 16']
+
+
+def test_episodes_are_kept_for_outputs_that_take_them_and_failures_reported():
+    class Broken(list):
+        def __call__(self, entries):
+            self.append(entries)
+
+        def add_episodes(self, episodes):
+            raise OSError(f'no room for {len(episodes)}')
+
+    reports, broken, others = [], Broken(), []
+    logger = Logger(
+        elements.Counter(), [broken, others.append], lambda *x: reports.append(x)
+    )
+    for step in (1, 2):
+        logger.add_episode(Episode(step, 0.0, 1, False))
+    logger.add({'x': 1})
+    logger.write()
+    assert reports == [('Broken', 'OSError: no room for 2')]
+    assert (len(broken), len(others)) == (0, 1)
+
+
 def test_tensorboard_gets_scalars_histograms_images_and_videos(tmp_path):
     log(TensorBoardOutput(tmp_path, fps=10))
     found = {tag: value for step, tag, value in summaries(tmp_path) if step == 7}
@@ -109,11 +159,16 @@ def blocks(data):
             whole = b''
 
 
+def wandb_records(folder):
+    """What the offline run has written."""
+    (path,) = (folder / 'wandb').glob('offline-run-*/*.wandb')
+    return map(Record.FromString, blocks(path.read_bytes()))
+
+
 def history(folder):
     """Lines of the curves of the offline run."""
-    (path,) = (folder / 'wandb').glob('offline-run-*/*.wandb')
-    for block in blocks(path.read_bytes()):
-        items = Record.FromString(block).history.item
+    for record in wandb_records(folder):
+        items = record.history.item
         if items:
             yield {'/'.join(x.nested_key) or x.key: x.value_json for x in items}
 
@@ -135,6 +190,47 @@ def test_wandb_offline_keeps_everything_and_the_run_its_id(tmp_path):
     assert (tmp_path / 'wandb-id').read_text() == name
     # Two of the same second have a number as well.
     assert len(list((tmp_path / 'wandb').glob(f'offline-run-*-{name}*'))) == 2
+
+
+@pytest.mark.parametrize('name', ['', 'large'])
+def test_wandb_runs_are_found_by_entity_group_tags_and_name(tmp_path, name):
+    folder = tmp_path / 'catch-0'
+    about = {'entity': 'lab', 'group': 'seeds', 'tags': ['baseline', 'v 2']}
+    log(WandbOutput(folder, 'worlds', 'offline', {'a.b': 1}, name=name, **about))
+    runs = [x.run for x in wandb_records(folder) if x.HasField('run')]
+    assert {(x.project, x.entity, x.run_group) for x in runs} == {
+        ('worlds', 'lab', 'seeds')
+    }
+    assert {x.display_name for x in runs} == {name or 'catch-0'}
+    assert {tuple(x.tags) for x in runs} == {('baseline', 'v 2')}
+    assert {x.run_id for x in runs} == {(folder / 'wandb-id').read_text()}
+
+
+def wandb_options(tmp_path, *flags):
+    flags = '--logdir', str(tmp_path), '--logger.outputs', 'jsonl,wandb', *flags
+    return config_lib.resolve(['--logger.wandb.mode', 'offline', *flags])[0]
+
+
+def test_wandb_gets_its_options_from_the_command_line(tmp_path):
+    flags = '--logger.wandb.entity', 'lab', '--logger.wandb.tags', 'baseline, v 2'
+    flags += '--logger.wandb.group', 'seeds', '--logger.wandb.name', 'large'
+    config = wandb_options(tmp_path, *flags)
+    sinks.check(config)
+    sinks.make_logger(config).close()
+    run = next(x.run for x in wandb_records(tmp_path) if x.HasField('run'))
+    assert (run.entity, run.run_group, run.display_name) == ('lab', 'seeds', 'large')
+    assert list(run.tags) == ['baseline', 'v 2']
+    values = {x.key: x.value_json for x in run.config.update}
+    assert values['run.envs'] == '16'
+
+
+@pytest.mark.parametrize(('tags', 'length'), [('a,,b', 0), ('a,' + 65 * 'b', 65)])
+def test_tags_that_wandb_would_refuse_are_refused_before_the_start(
+    tmp_path, tags, length
+):
+    config = wandb_options(tmp_path, '--logger.wandb.tags', tags)
+    with pytest.raises(ConfigError, match=f'a tag of {length} characters.*1 to 64'):
+        sinks.check(config)
 
 
 # What fails is dropped

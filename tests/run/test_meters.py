@@ -1,11 +1,11 @@
-"""Averages, speeds and memory."""
+"""Averages, speeds and shares of time."""
 
 import time
 
 import numpy as np
 import pytest
 
-from embodied.run.shared.meters import Allowance, Averages, Share, Speed, usage
+from embodied.run.shared.meters import Allowance, Averages, Share, Speed
 
 
 def test_scalars_are_averaged_by_name_and_start_anew():
@@ -34,10 +34,6 @@ def test_speed_is_events_per_second_since_the_last_call(monkeypatch):
     now[0] = 12.5
     assert speed(110) == 20.0
     assert speed(110) == 0.0
-
-
-def test_usage_reports_the_memory_of_this_process():
-    assert 0.01 < usage()['memory_gb'] < 100
 
 
 def test_share_counts_the_time_inside_also_while_it_lasts(monkeypatch):

@@ -13,7 +13,13 @@ from embodied.run.parallel.settings import ParallelSettings
 from embodied.run.shared.settings import Settings
 from embodied.run.single.offline import OfflineSettings
 
-NOT_OPTIONS = {'task', 'run_id', 'logdir', 'vector_envs'}  # not known without a run
+NOT_OPTIONS = {
+    'task',
+    'run_id',
+    'logdir',
+    'vector_envs',
+    'timeline_plan',
+}  # not known without a run
 
 GIVEN = {'logdir': '~/logdir/run', 'batch_size': 16, 'batch_length': 64}
 

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from ... import transport
 from ...logging import add_event
+from ...processes.timeline import Timeline
 from ...transport import addresses, keys
 from ..shared.settings import NEEDED
 from . import run_id
@@ -33,12 +34,14 @@ class RoleContext:
         A role without a supervisor has one of its own.
     addresses: finds servers that may move.
     assumed: names of options that were not given, so that other roles may have others.
+    timeline: where the role records what it does, for one second at most.
     """
 
     settings: ParallelSettings
     health: Health = dataclasses.field(default_factory=Health)
     addresses: AddressBook = dataclasses.field(default_factory=AddressBook.of)
     assumed: frozenset[str] = frozenset()
+    timeline: Timeline = dataclasses.field(default_factory=Timeline)
 
     @classmethod
     def of(
@@ -46,14 +49,16 @@ class RoleContext:
         args: Mapping[str, Any],
         health: Health | None = None,
         needed: Sequence[str] = NEEDED,
+        name: str = '',
     ) -> Self:
         """Context of a role with these options and, if it has a supervisor, health.
 
-        needed: options that must be given.
+        needed: options that must be given. name: of the role, in timelines.
         """
         settings = ParallelSettings.read(args, needed)
         assumed = frozenset(name for name in SHARED if name not in args)
-        return cls(settings, health or Health(), assumed=assumed)
+        timeline = Timeline(settings.timeline_plan, settings.logdir, name)
+        return cls(settings, health or Health(), assumed=assumed, timeline=timeline)
 
     def make_server(
         self, addr: str, name: str, declared: Mapping[str, str] | None = None

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 import elements
 
 from ...logging.record_follower import RecordFollower
+from ...processes import timeline
 from ...processes.folder_lock import FolderLock
 from ...transport import AddressInUse
 from ..shared.log_callback import LogCallback, OnLog
@@ -103,7 +104,9 @@ def _run(
     on_log: OnLog | None,
 ) -> Outcome:
     for attempt in range(TRIES):
-        args = elements.Config({**args, **engine.adapt(settings, settings.envs)})
+        planned = {'timeline_plan': timeline.plan(settings.logdir, settings.timeline)}
+        adapted = engine.adapt(settings, settings.envs)
+        args = elements.Config({**args, **adapted, **planned})
         try:
             with (
                 Supervisor(settings, records, engine.spawn) as supervisor,

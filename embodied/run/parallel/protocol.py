@@ -15,6 +15,11 @@
         Blocks until an evaluation later than `period` is due, -1 before the first one,
         or until another worker replaces this one, for the environments from `envid` on.
 
+    env worker -> actor.usage
+        (worker_id uint8 [16], is_eval: bool, figures {name: number or text}) -> None
+        What the process of a worker has used since its last message, once per
+        run.log_every, and how long its environments took to step.
+
     env worker -> actor.leave
         (worker_id uint8 [16]) -> None: the worker ends, because of a stop or otherwise.
 
@@ -69,7 +74,7 @@ and clients. The actor and the learner share a `RunState` (run_state.py).
 
 __all__ = ['ACTOR', 'LOGGER', 'REPLAY', 'SAVE']
 
-ACTOR = ('act', 'act_eval', 'evaluate', 'leave')
+ACTOR = ('act', 'act_eval', 'evaluate', 'usage', 'leave')
 REPLAY = (
     'add_batch',
     'add_batch_eval',

@@ -59,11 +59,11 @@ class ParallelSettings(Settings):
     remote_envs: bool = False
     remote_replay: bool = False
     episode_timeout: float = 180.0
-    usage: bool = True
     replicas: int = 1
     first_env: int = 0
     task: str = ''  # '' if it is not known
     run_id: str = ''  # '' reads it from the folder, see run_id.py
+    timeline_plan: str = ''  # '' records nothing, see processes/timeline.py
     envs_per_worker: int = 0
     vector_envs: bool = False  # known to have so many members as envs_per_worker
     env_devices: str = ''
@@ -85,9 +85,6 @@ class ParallelSettings(Settings):
         args = dict(args)
         if 'envs' not in args:  # A full batch can form.
             args['envs'] = max(cls.envs, int(args.get('actor_batch', 0)))
-        usage = args.get('usage')
-        if isinstance(usage, Mapping):  # One switch per kind of meter.
-            args['usage'] = any(usage.values())
         if 'transport' in args:
             named = {'run.transport': args['transport']}
             args['transport'] = renew(named)['run.transport']

@@ -1,4 +1,4 @@
-"""Meters: averages, speeds, shares of time and memory between two lines of the log."""
+"""Meters: averages, speeds and shares of time between two lines of the log."""
 
 import threading
 import time
@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import psutil
 
 from ...core.base import Metrics
 
-__all__ = ['Allowance', 'Averages', 'Share', 'Speed', 'moving', 'usage']
+__all__ = ['Allowance', 'Averages', 'Share', 'Speed', 'moving']
 
-GIGABYTE = 1 << 30
 ALLOWED = 0.1  # of the time, for reports and for saves
 NUMBERS = (float, int, np.number)
 
@@ -49,10 +47,10 @@ class Speed:
     """Events per second between two calls."""
 
     def __init__(self) -> None:
-        self._count = 0
+        self._count = 0.0
         self._time = time.perf_counter()
 
-    def __call__(self, count: int) -> float:
+    def __call__(self, count: float) -> float:
         """`count` is the number of events so far, of which some may be taken back."""
         now = time.perf_counter()
         events, seconds = count - self._count, now - self._time
@@ -133,18 +131,3 @@ class Allowance(Share):
 def moving(speeds: Mapping[str, float]) -> Metrics:
     """The speeds above 0, for the last line of a run: what has ended has no speed."""
     return {name: speed for name, speed in speeds.items() if speed}
-
-
-def usage() -> Metrics:
-    """Memory of this process, with that of its children apart: the environments."""
-    process = psutil.Process()
-    children = 0
-    for child in process.children(recursive=True):
-        try:
-            children += child.memory_info().rss
-        except psutil.NoSuchProcess:
-            continue  # ended since it was listed
-    return {
-        'memory_gb': process.memory_info().rss / GIGABYTE,
-        'children_memory_gb': children / GIGABYTE,
-    }

@@ -31,7 +31,14 @@ POSITIVE = (
     'keep',
     'film_frames',
 )
-NOT_NEGATIVE = ('steps', 'duration', 'replay_context', 'eval_envs', 'film_every')
+NOT_NEGATIVE = (
+    'steps',
+    'duration',
+    'replay_context',
+    'eval_envs',
+    'film_every',
+    'timeline',
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +75,8 @@ class Settings:
     film_every: float = 60.0
     film_frames: int = 300
     trust: bool = False
+    usage: bool = True
+    timeline: float = 0.0
 
     @classmethod
     def read(
@@ -77,7 +86,9 @@ class Settings:
 
         needed: the keys that it must hold.
         """
-        fields = dataclasses.fields(cls)
+        args, fields = dict(args), dataclasses.fields(cls)
+        if isinstance(usage := args.get('usage'), Mapping):  # a switch per meter
+            args['usage'] = any(usage.values())
         missing = [name for name in needed if name not in args]
         if missing:
             raise ConfigError(

@@ -4,6 +4,7 @@ from typing import Any
 
 from ...core import base
 from ...envs.runtime.driver import Driver
+from ...processes.timeline import Timeline
 from ..shared.episode_statistics import Episodes
 from ..shared.filming import Filming
 from ..shared.meters import Share
@@ -24,20 +25,22 @@ class Collector:
         episodes: Episodes,
         progress: Progress,
         filming: Filming,
+        timeline: Timeline,
     ):
         self._driver = driver
         self._store = store
         self._episodes = episodes
         self._progress = progress
         self._filming = filming
-        self._agent = agent
+        self._play = timeline.wrap('step', driver.__call__)
+        self._choose = timeline.wrap('policy', agent.policy)
         self._playing, self._choosing = Share(), Share()
-        driver.on_batch(self._take)
+        driver.on_batch(timeline.wrap('insert', self._take))
         driver.reset(agent.init_policy)
 
     def step(self) -> None:
         with self._playing:
-            self._driver(self._policy, steps=1)
+            self._play(self._policy, steps=1)
 
     def share_of_envs(self) -> float:
         """Share of the time since the last call that was not the agent's."""
@@ -52,7 +55,7 @@ class Collector:
 
     def _policy(self, carry: base.Carry, obs: base.Batch) -> Any:
         with self._choosing:
-            return self._agent.policy(carry, obs, mode='train')
+            return self._choose(carry, obs, mode='train')
 
     def _take(self, trans: base.Batch, workers: base.Array) -> None:
         self._store.add(trans, workers)

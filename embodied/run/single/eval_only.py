@@ -11,8 +11,9 @@ from ...logging import ScoreFile
 from ...processes.signals import StopSignals
 from ..shared.activities import show_compiling
 from ..shared.episode_statistics import Episodes
-from ..shared.meters import Speed, moving, usage
+from ..shared.meters import Speed, moving
 from ..shared.settings import Settings
+from ..shared.usage import UsageMeter
 from .evaluation import Evaluation
 from .learning import open_driver
 
@@ -66,6 +67,9 @@ class EvalLoop:
             settings.eval_eps,
         )
         self.speed = Speed()
+        self.usage = UsageMeter(
+            settings.usage, getattr(self.agent, 'device_memory', dict)
+        )
         self.should_log = LocalClock(settings.log_every)
         self.time_over = LocalClock(settings.duration)
 
@@ -101,5 +105,5 @@ class EvalLoop:
     def log(self, is_last: bool = False) -> None:
         speeds = {'env': self.speed(self.evaluation.steps)}
         self.logger.add(moving(speeds) if is_last else speeds, 'fps')
-        self.logger.add(usage(), 'usage')
+        self.logger.add(self.usage(), 'usage')
         self.logger.write()

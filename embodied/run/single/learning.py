@@ -11,16 +11,18 @@ from ...core.checkpoint import Checkpoint
 from ...core.errors import CheckpointError
 from ...envs.runtime.driver import Driver
 from ...logging import ScoreFile, add_event
+from ...processes import timeline
 from ...processes.signals import StopSignals
 from ..shared.activities import show_compiling
 from ..shared.log_callback import LogCallback, OnLog
-from ..shared.meters import Allowance, Averages, Speed, moving, usage
+from ..shared.meters import Allowance, Averages, Speed, moving
 from ..shared.outcome import Outcome
 from ..shared.progress import Progress, announce_finished
 from ..shared.replay_completion import Store
 from ..shared.reporter import Reporter
 from ..shared.restore import restore
 from ..shared.settings import Settings
+from ..shared.usage import UsageMeter
 from .trainer import Trainer
 
 __all__ = ['LearningLoop', 'Makers', 'open_driver', 'run_to_end']
@@ -83,11 +85,17 @@ class LearningLoop:
         self.scores = ScoreFile(settings.logdir, self.logger)
         stack.callback(self.scores.close)
         self.progress = Progress(self.logger.step, settings, minimum)
+        planned = timeline.plan(settings.logdir, settings.timeline)
+        self.timeline = timeline.Timeline(planned, settings.logdir, 'train')
         self.open_environments(makers, stack)
         self.learner = Trainer(
             self.agent, makers.stream(replay, 'train'), self.store, settings.batch_size
         )
         self.reporter = Reporter(self.agent, makers.stream(replay, 'report'), settings)
+        self.update = self.timeline.wrap('update', self.learner.update)
+        self.usage = UsageMeter(
+            settings.usage, getattr(self.agent, 'device_memory', dict)
+        )
         self.train_metrics = Averages()
         self.train_speed = Speed()
         self.should_log = GlobalClock(settings.log_every)
@@ -144,7 +152,7 @@ class LearningLoop:
             self.save()
 
     def learn(self) -> None:
-        self.train_metrics.add(self.learner.update())
+        self.train_metrics.add(self.update())
         self.progress.updates += 1
 
     def log_if_due(self) -> None:
@@ -170,7 +178,7 @@ class LearningLoop:
         add({'seconds': progress.seconds}, 'run')
         speeds = self.measure_speed()
         add(moving(speeds) if is_last else speeds, 'fps')
-        add(usage(), 'usage')
+        add(self.usage(), 'usage')
         self.logger.write()
 
     def measure_speed(self) -> base.Metrics:

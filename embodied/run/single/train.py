@@ -53,6 +53,7 @@ class TrainLoop(LearningLoop):
             Episodes(self.logger, self.scores, prefix='episode'),
             self.progress,
             Filming(settings.film_every, settings.film_frames, FOREVER),
+            self.timeline,
         )
         self.env_speed = Speed()
 

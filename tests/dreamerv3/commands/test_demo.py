@@ -21,6 +21,13 @@ FLAGS += ['--run.steps', '400', '--run.log_every', '0.5', '--agent.report_videos
 # Not of this run: only other scripts or environments write these.
 OTHERS = ('loop/', 'eval', 'actor_eval/', 'episode/log/', 'episode/abandoned')
 OTHERS += ('episode/timeouts', 'episode/torn', 'usage/memory', 'usage/children')
+OTHERS += (
+    'usage/cpu_cores',
+    'usage/envs',
+    'usage/eval_envs',
+    'usage/gpu',
+    'usage/agent/gpu',
+)
 OTHERS += ('train/opt/policy_grad_norm',)
 
 

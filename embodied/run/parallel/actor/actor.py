@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from ..context import RoleContext
 from ..outbox import Outbox
 from ..run_state import STEPS, RunState
 from ..timeouts import LAST_EPISODES
+from .env_usage import EnvUsage
 from .environments import Admission, EnvRegistry
 from .episode_sender import EpisodeSender
 from .evaluations import Evaluations
@@ -53,7 +55,7 @@ class Rolled(NamedTuple):
 
 
 class Actor:
-    """`act`, `evaluate` and `leave` serve environment workers; `record` follows `act`.
+    """Serves workers by `act`, `evaluate`, `usage` and `leave`; `record` follows `act`.
 
     replay: a client; a replay that is full makes acting wait. transitions, metrics:
     outboxes to the logger, which does not make acting wait.
@@ -75,6 +77,9 @@ class Actor:
         self._outboxes = (transitions, metrics)
         envs = settings.envs + settings.eval_envs
         self._policy = Policy(agent, envs, settings.batch_rows, context.health)
+        rows = lambda slots, *args: {'rows': len(slots)}
+        self._call_policy = context.timeline.wrap('policy', self._policy, rows)
+        self._send_rows = context.timeline.wrap('insert', self._insert)
         self._policy_seconds = 0.0  # of the last call
         self._check = RowCheck(agent_spaces(agent)[0])
         self._refused: set[str] = set()  # workers whose refusal was logged
@@ -90,6 +95,8 @@ class Actor:
             for mode in ACT
         }
         self._recording = {mode: threading.Lock() for mode in ACT}
+        self._metrics = metrics
+        self._env_usage = {mode: EnvUsage() for mode in ACT}
         self._stopped = False
 
     # Methods for workers
@@ -123,7 +130,7 @@ class Actor:
             return {'acts': {}, 'reset': yes, 'stop': yes}, None
         rows = self._admit(mode, origin, obs['is_first'] | anywhere, repeated)
         begin = time.perf_counter()
-        acts, outs = self._policy(rows.slots, rows.renewed, without_log(obs), mode)
+        acts, outs = self._call_policy(rows.slots, rows.renewed, without_log(obs), mode)
         seconds = self._policy_seconds = time.perf_counter() - begin
         reset = obs['is_last'] | ~rows.admitted
         if reset.any():
@@ -150,9 +157,21 @@ class Actor:
         self._refuse_if_failed()
         return {'period': now, 'stop': over}
 
+    def usage(
+        self, worker_id: base.Array, is_eval: bool, figures: Mapping[str, Any]
+    ) -> None:
+        """Passes on what the workers use together, once all have said it."""
+        mode: base.Mode = 'eval' if is_eval else 'train'
+        metrics = self._env_usage[mode].put(worker_id.tobytes(), figures)
+        if metrics:
+            prefix = f'usage/{"eval_" if is_eval else ""}envs'
+            self._metrics.put(metrics, prefix, self._run_state.steps)
+
     def leave(self, worker_id: base.Array) -> None:
         """A worker is about to end."""
         self._evaluations.leave(worker_id)
+        for usage in self._env_usage.values():
+            usage.leave(worker_id.tobytes())
         with self._registry_change:
             self._registry.leave(worker_id)
             self._registry_change.notify_all()
@@ -175,7 +194,7 @@ class Actor:
         with self._recording[mode]:
             waited = 0.0
             if kept.any():
-                waited = self._insert(mode, trans, rows.streams[kept], serials[kept])
+                waited = self._send_rows(mode, trans, rows.streams[kept], serials[kept])
                 envids, steps = rows.envids[kept], self._run_state.steps
                 self._senders[mode].add(trans, envids, serials[kept], steps)
             self._count(mode, len(kept), int((~kept).sum()), seconds, waited)
@@ -188,7 +207,7 @@ class Actor:
         flat = {k: v.reshape(-1, *v.shape[2:]) for k, v in trans.items()}
         with self._recording['train']:
             streams = np.tile(rows.streams, steps)
-            waited = self._insert('train', flat, streams, np.repeat(serials, envs))
+            waited = self._send_rows('train', flat, streams, np.repeat(serials, envs))
             sender = self._senders['train']
             for number, serial in enumerate(serials):
                 step = {k: v[number] for k, v in trans.items()}

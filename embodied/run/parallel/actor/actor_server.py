@@ -39,7 +39,7 @@ def parallel_actor(
     Waits at the barrier until the learner has restored the agent.
     """
     run_state = RunState.of(barrier)
-    context = RoleContext.of(args, run_state.health, NEEDED)
+    context = RoleContext.of(args, run_state.health, NEEDED, 'agent')
     settings = context.settings
     ends: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
     with contextlib.ExitStack() as stack:
@@ -106,6 +106,7 @@ def _bind(
     # Each worker for evaluation waits in a thread of its own. While a worker replaces
     # a dead one, both have a thread.
     server.bind('evaluate', actor.evaluate, workers=max(1, 2 * settings.eval_envs))
+    server.bind('usage', actor.usage)
     server.bind('leave', actor.leave)
 
 

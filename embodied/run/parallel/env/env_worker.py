@@ -13,6 +13,7 @@ from ....transport import ClientInterface, Future, RemoteError, TransportError
 from ..context import RoleContext
 from ..settings import WorkerPlan
 from .group import Group, Row
+from .worker_usage import WorkerUsage
 
 __all__ = ['EnvWorker', 'answer_of', 'says_stop', 'zeros_of']
 
@@ -53,6 +54,8 @@ class EnvWorker:
         worker_id = np.frombuffer(os.urandom(WORKER_ID_BYTES), np.uint8)
         self._worker_ids = np.tile(worker_id, (count, 1))
         self._serials = np.zeros(count, np.int64)
+        self._usage = WorkerUsage(context.settings, group.times)
+        self._answer_of = context.timeline.wrap('act', answer_of)
         zeros = zeros_of(group.infos[0].act_space)
         self._first_action = {**zeros, 'reset': np.bool_(True)}
 
@@ -104,7 +107,7 @@ class EnvWorker:
         if self._far:
             future.add_done_callback(apply)
         else:
-            answer_of(future)
+            self._answer_of(future)
             apply(future)
         return future
 
@@ -140,7 +143,10 @@ class EnvWorker:
             'serial': self._serials[positions],
         }
         self._serials[positions] += 1
-        return actor.call(self._method, origin, obs, rows=len(positions))
+        future = actor.call(self._method, origin, obs, rows=len(positions))
+        if used := self._usage():  # while the actor works
+            actor.call('usage', self._worker_ids[0], self._is_eval, used)
+        return future
 
 
 def answer_of(future: Future) -> dict[str, Any]:

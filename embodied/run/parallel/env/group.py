@@ -10,8 +10,10 @@ from typing import Any, Protocol
 from ....core.base import Env
 from ....envs.runtime.handles import InlineHandle
 from ....envs.runtime.host import EnvInfo
+from ....processes.timeline import Timeline
 from ..supervision.health import Health
 from ..timeouts import ENVS_CLOSE
+from .worker_usage import StepTimes
 
 __all__ = ['Group', 'InlineGroup', 'Row', 'ThreadGroup', 'make_group']
 
@@ -25,10 +27,12 @@ WAKE: tuple[int, Any] = (-1, None)  # in the place of a row, to end the waiting
 class Group(Protocol):
     """Environments at positions 0, 1, ...; each has one step to take at a time.
 
-    A vector environment is alone in its group, at position 0.
+    A vector environment is alone in its group, at position 0. `times` is how long steps
+    take, of all members of a vector environment together.
     """
 
     infos: list[EnvInfo]
+    times: StepTimes
 
     def send(self, position: int, action: Action) -> None:
         """Starts a step."""
@@ -48,6 +52,7 @@ def make_group(
     envids: Sequence[int],
     health: Health,
     vector: bool = False,
+    timeline: Timeline | None = None,
 ) -> Group:
     """A single environment runs in the calling thread, several have one each.
 
@@ -55,7 +60,7 @@ def make_group(
     vector: it does, so it also runs in the calling thread.
     """
     kind = InlineGroup if vector or len(makes) == 1 else ThreadGroup
-    return kind(makes, envids, health)
+    return kind(makes, envids, health, timeline or Timeline())
 
 
 class InlineGroup:
@@ -63,20 +68,26 @@ class InlineGroup:
     `receive`."""
 
     def __init__(
-        self, makes: Sequence[Callable[[], Env]], envids: Sequence[int], health: Health
+        self,
+        makes: Sequence[Callable[[], Env]],
+        envids: Sequence[int],
+        health: Health,
+        timeline: Timeline,
     ):
+        self.times = StepTimes()
         self._health = health
         self._handle = InlineHandle(makes[0], envids[0])
         self._handle.request('make')
         with health.busy():
             self.infos = [self._handle.receive()]
+        self._step = timeline.wrap('step', self.times.timed(self._handle.receive))
 
     def send(self, position: int, action: Action) -> None:
         self._handle.request('step', action)
 
     def receive(self, limit: int) -> list[Row]:
         with self._health.busy():
-            return [(0, self._handle.receive())]
+            return [(0, self._step())]
 
     def wake(self) -> None:
         pass
@@ -94,8 +105,14 @@ class ThreadGroup:
     """
 
     def __init__(
-        self, makes: Sequence[Callable[[], Env]], envids: Sequence[int], health: Health
+        self,
+        makes: Sequence[Callable[[], Env]],
+        envids: Sequence[int],
+        health: Health,
+        timeline: Timeline,
     ):
+        self.times = StepTimes()
+        self._timeline = timeline
         self._health = health
         self._results: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._requests: list[queue.SimpleQueue] = [queue.SimpleQueue() for _ in makes]
@@ -169,9 +186,10 @@ class ThreadGroup:
 
     def _serve(self, position: int, handle: InlineHandle) -> None:
         """Answers requests until there is none; the results are taken by `_take`."""
+        step = self._timeline.wrap('step', self.times.timed(handle.receive))
         while (request := self._requests[position].get()) is not None:
             handle.request(*request)
-            self._put(position, handle.receive)
+            self._put(position, step if request[0] == 'step' else handle.receive)
         self._put(position, handle.close)
 
     def _put(self, position: int, work: Callable[[], Any]) -> None:

@@ -9,7 +9,7 @@ from ....core.base import Batch
 from ....envs.runtime.stacking import take_members
 from ....envs.vector.rows import Final
 from ....transport import ClientInterface
-from .env_worker import EnvWorker, answer_of, says_stop, zeros_of
+from .env_worker import EnvWorker, says_stop, zeros_of
 
 __all__ = ['VectorWorker']
 
@@ -83,10 +83,10 @@ class VectorWorker(EnvWorker):
             self._call(actor, positions[part], {k: v[part] for k, v in obs.items()})
             for part in _parts(len(positions), self._limit)
         ]
+        answers = [self._answer_of(future) for future in futures]
         if any(says_stop(future) for future in futures):
             return None
         self._health.advance()
-        answers = [answer_of(future) for future in futures]
         acts = {
             key: np.concatenate([answer['acts'][key] for answer in answers])
             for key in answers[0]['acts']

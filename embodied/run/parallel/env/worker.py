@@ -133,7 +133,7 @@ def run_worker(
     health: Health | None = None,
 ) -> str:
     """Runs one worker until the actor stops it, or a signal: the signal's name."""
-    return _run_worker(make_env, plan, RoleContext.of(args, health))
+    return _run_worker(make_env, plan, RoleContext.of(args, health, name=plan.name))
 
 
 def _run_worker(
@@ -154,7 +154,13 @@ def _run_worker(
         contextlib.suppress(_Interrupted),
         signals,
         contextlib.closing(
-            make_group(makes, plan.envids, context.health, settings.vector_envs)
+            make_group(
+                makes,
+                plan.envids,
+                context.health,
+                settings.vector_envs,
+                context.timeline,
+            )
         ) as group,
         _make_actor_client(group, plan, context) as actor,
     ):

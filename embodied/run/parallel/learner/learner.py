@@ -2,13 +2,16 @@
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ....core import base
+from ....processes.timeline import DeviceTrack, Timeline
 from ....streams import Prefetch
-from ...shared.meters import Allowance, Averages, Share, Speed, moving, usage
+from ...shared.meters import Allowance, Averages, Share, Speed, moving
 from ...shared.restore import note_rewind, restore
+from ...shared.usage import UsageMeter
 from ..context import RoleContext
 from ..run_state import DURATION, STEPS, RunState
 from ..saves.coordinator import Saves, open_checkpoint
@@ -30,7 +33,7 @@ def parallel_learner(
 ) -> None:
     """Restores the agent, lets acting begin, and trains until the run ends."""
     run_state = RunState.of(barrier)
-    context = RoleContext.of(args, run_state.health, NEEDED)
+    context = RoleContext.of(args, run_state.health, NEEDED, 'agent')
     if 'logdir' not in args:
         folder = context.settings.logdir.absolute()
         print(f'The args of the learner have no logdir: it saves in {folder}.')
@@ -65,6 +68,7 @@ class Learner:
         self.replicas = Replicas(agent, run_state, settings)
         self.carry = agent.init_train(settings.batch_size)
         self.calls = AgentCalls(agent, context.health, self.replicas.alone)
+        self.train, self.fetch = self._record(context.timeline)
         self.should_log = self.replicas.clock(settings.log_every)
         busy = lambda: self.calls.busy('report')
         self.reports = Reports(
@@ -73,7 +77,10 @@ class Learner:
         self.should_save = self.replicas.clock(settings.save_every)
         self.train_metrics = Averages()
         self.env_speed, self.train_speed = Speed(), Speed()
+        self.usage = UsageMeter(settings.usage, getattr(agent, 'device_memory', dict))
         self.waiting = Share()
+        self._waited = self._idle = 0.0  # seconds: the last time, and so far
+        self.idle_share = Speed()  # of these seconds
         self.saving = Allowance(settings.save_every)
         self._dropping = False  # replay does not take latents
         self.progress = TrainingProgress(run_state, settings)
@@ -140,12 +147,19 @@ class Learner:
             # Moving a batch takes the host about as long as half an update.
             stream = Prefetch(stream)
         while not self.interrupted:
-            batch = None
+            batch, begin = None, time.perf_counter()
             with self.waiting, fetcher.until_end():
-                batch = next(stream)
+                batch = self.fetch(stream)
             if batch is None:
                 return
+            self._waited = time.perf_counter() - begin
             yield batch
+
+    def _record(self, timeline: Timeline) -> tuple[Callable, Callable]:
+        """`agent.train` and `next`, in the timeline, with what the device does."""
+        if timeline.on and hasattr(self.agent, 'on_update'):
+            self.agent.on_update = DeviceTrack(timeline, 'update')
+        return timeline.wrap('train', self.agent.train), timeline.wrap('fetch', next)
 
     @property
     def interrupted(self) -> bool:
@@ -154,7 +168,10 @@ class Learner:
 
     def train_on(self, batch: Any) -> None:
         with self.calls.busy('train'):
-            self.carry, outs, metrics = self.agent.train(self.carry, batch)
+            self.carry, outs, metrics = self.train(self.carry, batch)
+        # The device may have been at work on the update before for all the wait.
+        if getattr(self.agent, 'idle', True):
+            self._idle += self._waited
         # When all replicas stop, neither this update nor the one before it counts.
         self.progress.add(-1 if self.replicas.over else 1)
         self.context.health.advance()
@@ -196,6 +213,7 @@ class Learner:
         }
         loop = {
             'wait': self.waiting(),
+            'idle': self.idle_share(self._idle),
             'reports': self.reports.spent(),
             'saves': self.saving(),
             'dropped_updates': connections.updates.dropped,
@@ -207,8 +225,8 @@ class Learner:
             'learner': loop,
             'run': {'seconds': self.progress.seconds},
         }
-        if self.settings.usage:
-            metrics['usage/agent'] = usage()
+        if used := self.usage():
+            metrics['usage/agent'] = used
         return metrics
 
     def save_if_due(self) -> None:

@@ -11,7 +11,7 @@ from ....core.files import storage_errors
 from ....logging import ScoreFile
 from ....processes.signals import StopSignals
 from ...shared.episode_statistics import Episodes
-from ...shared.meters import usage
+from ...shared.usage import UsageMeter
 from .. import protocol
 from ..context import RoleContext
 from ..pickling import unpack
@@ -36,8 +36,9 @@ def parallel_logger(
 
     Returns the name of a signal that came before the end, or ''.
     """
-    context = RoleContext.of(args, health)
+    context = RoleContext.of(args, health, name='logger')
     settings, working = context.settings, context.health.working
+    wrap = context.timeline.wrap
     server = context.make_server(settings.logger_addr, 'logger')
     events: queue.SimpleQueue = queue.SimpleQueue()
     with contextlib.ExitStack() as stack:
@@ -53,10 +54,10 @@ def parallel_logger(
         calls = LoggerCalls(service) if settings.transport == 'portal' else service
         for name in protocol.LOGGER:
             handler = getattr(calls, name, None) or getattr(service, name)
-            server.bind(name, working(handler), once=True)
+            server.bind(name, wrap(name, working(handler)), once=True)
         server.bind(protocol.SAVE, saves.save)
         stack.callback(server.close)
-        chore = Chore(settings.log_every, working(service.write))
+        chore = Chore(settings.log_every, wrap('write', working(service.write)))
         reason = serve(server, [chore], events)
         service.write(last=True)
         saves.save()
@@ -80,6 +81,7 @@ class LoggerService:
         self._logger = logger
         self._settings = context.settings
         self._on_finish = on_finish
+        self._usage = UsageMeter(context.settings.usage)
         self._metrics = MetricsBuffer(int(logger.step))
         self._step_known = True
         self._lock = threading.Lock()  # of the trackers
@@ -131,8 +133,7 @@ class LoggerService:
             for tracker in (self._train, self._evaluation):
                 tracker.drop_silent(self._settings.episode_timeout)
                 self._metrics.add(tracker.losses(), tracker.prefix)
-        if self._settings.usage:
-            self._metrics.put(usage(), 'usage/logger')
+        self._metrics.put(self._usage(), 'usage/logger')
         self._metrics.move_to(self._logger)
         self._logger.write()
 

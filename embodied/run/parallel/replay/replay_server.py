@@ -37,7 +37,7 @@ def parallel_replay(
 
     Returns the name of a signal that came before the end, or ''.
     """
-    context = RoleContext.of(args, health)
+    context = RoleContext.of(args, health, name='replay')
     settings = context.settings
     server = context.make_server(settings.replay_addr, 'replay')
     events: queue.SimpleQueue = queue.SimpleQueue()
@@ -74,7 +74,8 @@ def _bind(
     calls = ReplayCalls(service) if portal else service
     for name in protocol.REPLAY:
         method = getattr(calls, name, None) or getattr(service, name)
-        server.bind(name, context.health.counted(method), once=True)
+        method = context.timeline.wrap(name, context.health.counted(method))
+        server.bind(name, method, once=True)
 
 
 def _log(

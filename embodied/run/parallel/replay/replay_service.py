@@ -6,8 +6,9 @@ from typing import Any
 
 from ....core import base
 from ....core.limiters import MinSize, RateLimiter
-from ...shared.meters import Share, moving, usage
+from ...shared.meters import Share, moving
 from ...shared.ratio import RatioHistory, RatioPeriod, measured_ratio
+from ...shared.usage import UsageMeter
 from ..context import RoleContext
 from .buffer import Buffer
 
@@ -48,9 +49,13 @@ class ReplayService:
             # Requested but not trained: those on their way and the one in training.
             ahead=(settings.prefetch + 1) * settings.batch_size,
         )
+        wrap = context.timeline.wrap
+        self._await_insert = wrap('wait', self.limiter.await_insert)
+        self._await_sample = wrap('wait', self.limiter.sample)
         self._filled = MinSize(self.limiter.minimum)
         self._eval_filled = MinSize(settings.eval_minimum(evaluation))
         self._insert_wait, self._sample_wait = Share(), Share()
+        self._usage = UsageMeter(settings.usage)
         self._stopped = False
         self._forgotten = 0  # steps that a replay without memory had before a restart
         self._origin: int | None = 0  # number of the first sequence since then
@@ -83,7 +88,7 @@ class ReplayService:
     ) -> dict[str, Any]:
         """Adds rows for training, [n, ...] per key; waits for the limiter."""
         with self._insert_wait:
-            admitted = self.over or self.limiter.await_insert(len(streams))
+            admitted = self.over or self._await_insert(len(streams))
         if admitted and not self.over:
             self._train.add(steps, streams, serials)
             self._count_inserts()
@@ -112,7 +117,7 @@ class ReplayService:
                 # The next batch would not follow the one that the carry is of.
                 self._train.restart_stream('train')
         with self._sample_wait:
-            admitted = self.limiter.sample(self.settings.batch_size)
+            admitted = self._await_sample(self.settings.batch_size)
         return self._train.take('train') if admitted else {}
 
     def sample_batch_report(self, number: int) -> base.Batch:
@@ -154,8 +159,8 @@ class ReplayService:
         metrics = {'replay': self._unless_ended(replay)}
         if self._evaluation.inserts:
             metrics['eval_replay'] = self._unless_ended(self._evaluation.stats())
-        if self.settings.usage:
-            metrics['usage/replay'] = usage()
+        if used := self._usage():
+            metrics['usage/replay'] = used
         return metrics
 
     def _unless_ended(self, metrics: base.Metrics) -> base.Metrics:

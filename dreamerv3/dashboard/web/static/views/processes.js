@@ -114,8 +114,10 @@ function environments(run) {
   return box('Environments', environmentState(run), [
     ['environments', short(run.envs)],
     ['steps per second', short(run.latest['fps/env'])],
-  ], [bar('wait for training', run.latest['replay/insert_wait'], true)],
-  workers.length ? el('ul', { class: 'dots', 'aria-label': 'Workers' }, ...dots) : null);
+  ], [
+    bar('wait for training', run.latest['replay/insert_wait'], true),
+    workers.length ? el('ul', { class: 'dots', 'aria-label': 'Workers' }, ...dots) : null,
+  ], memory(run, 'envs'));
 }
 
 function environmentState(run) {
