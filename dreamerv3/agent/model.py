@@ -223,7 +223,9 @@ class Dreamer(VectorModel):
         losses, metrics = self.world_losses(params, batch, seen, key_own)
         check_losses(losses, metrics, batch['reward'].shape)
         replay = self.to_replay(seen, losses)
-        more, ranges, imag_metrics = {}, state['ranges'], {}
+        ranges = state['ranges']
+        more: dict[str, jax.Array] = {}
+        imag_metrics: dict[str, jax.Array] = {}
         if self.learns_behavior:
             more, ranges, imag_metrics = self.behavior_losses(
                 params, state, seen.states, batch, key_imag
