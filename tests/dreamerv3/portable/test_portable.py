@@ -233,6 +233,7 @@ def test_the_player_plays_gymnasium_with_jax_and_numpy_alone(pendulum, tmp_path)
     assert result['rewards'] == rewards_here(pendulum, lambda step: step % 2 == 0)
 
 
+@pytest.mark.long  # the same again, by its own main
 def test_the_player_is_a_script_for_environments_of_gymnasium(pendulum, tmp_path):
     out = tmp_path / 'out'
     source = tmp_path / 'bundle'
