@@ -84,8 +84,7 @@ def more_environments(metrics: Metrics) -> str:
     limit = _rows_limit(metrics) / metrics['actor/policy_ms'] * 1000
     factor = min(factor, limit / metrics['actor/steps_per_second'])
     change = _change('run.envs', envs, _whole(factor * envs))
-    short = '' if factor == wanted else '; look again then'
-    return f'{change} {_gain(metrics, factor)}{short}'
+    return f'{change} {_gain(metrics, factor)}'
 
 
 def more_rows(metrics: Metrics) -> str:
@@ -104,8 +103,7 @@ def more_rows(metrics: Metrics) -> str:
         needed = factor * metrics['actor/steps_per_second'] * seconds
     if _whole(needed) > envs:
         changes.append(_change('run.envs', envs, _whole(needed)))
-    short = '' if factor == wanted else '; look again then'
-    return f'{" and ".join(changes)} {_gain(metrics, factor)}{short}'
+    return f'{" and ".join(changes)} {_gain(metrics, factor)}'
 
 
 def _known(metrics: Metrics) -> bool:
@@ -158,4 +156,5 @@ def _change(option: str, now: float, then: float) -> str:
 
 def _gain(metrics: Metrics, factor: float) -> str:
     now = metrics['fps/train']
-    return f'should give {now * factor:.3g} updates/s (now {now:.3g})'
+    short = '' if factor == _wanted(metrics) else '; look again then'
+    return f'should give {now * factor:.3g} updates/s (now {now:.3g}){short}'

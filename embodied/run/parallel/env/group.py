@@ -18,6 +18,7 @@ from .worker_usage import StepTimes
 __all__ = ['Group', 'InlineGroup', 'Row', 'ThreadGroup', 'make_group']
 
 Action = dict[str, Any]
+Makes = Sequence[Callable[[], Env]]
 Row = tuple[int, dict[str, Any]]  # position in the group, observation
 
 GATHER_SECONDS = 0.001  # that ready rows wait for those of quick neighbors
@@ -48,7 +49,7 @@ class Group(Protocol):
 
 
 def make_group(
-    makes: Sequence[Callable[[], Env]],
+    makes: Makes,
     envids: Sequence[int],
     health: Health,
     vector: bool = False,
@@ -68,11 +69,7 @@ class InlineGroup:
     `receive`."""
 
     def __init__(
-        self,
-        makes: Sequence[Callable[[], Env]],
-        envids: Sequence[int],
-        health: Health,
-        timeline: Timeline,
+        self, makes: Makes, envids: Sequence[int], health: Health, timeline: Timeline
     ):
         self.times = StepTimes()
         self._health = health
@@ -105,11 +102,7 @@ class ThreadGroup:
     """
 
     def __init__(
-        self,
-        makes: Sequence[Callable[[], Env]],
-        envids: Sequence[int],
-        health: Health,
-        timeline: Timeline,
+        self, makes: Makes, envids: Sequence[int], health: Health, timeline: Timeline
     ):
         self.times = StepTimes()
         self._timeline = timeline
