@@ -2,8 +2,8 @@
 
 import pytest
 
-from embodied.logging.advice import NEEDED, more_environments, more_rows
 from embodied.logging.bottleneck import find_bottleneck
+from embodied.logging.bottleneck.advice import NEEDED, more_environments, more_rows
 
 # 16 environments take 20 ms for a step and wait 12 ms, so they take 500 steps/s. With a
 # wait of 0.6 of the time the learner can make 1 / 0.4 = 2.5 times as many updates.

@@ -9,11 +9,11 @@ from ...core import base
 from ...core.checkpoint import load_part_and_step
 from ...logging import ScoreFile
 from ...processes.signals import StopSignals
+from ...processes.usage import UsageMeter
 from ..shared.activities import show_compiling
 from ..shared.episode_statistics import Episodes
 from ..shared.meters import Speed, moving
 from ..shared.settings import Settings
-from ..shared.usage import UsageMeter
 from .evaluation import Evaluation
 from .learning import open_driver
 

@@ -13,6 +13,7 @@ from ...envs.runtime.driver import Driver
 from ...logging import ScoreFile, add_event
 from ...processes import timeline
 from ...processes.signals import StopSignals
+from ...processes.usage import UsageMeter
 from ..shared.activities import show_compiling
 from ..shared.log_callback import LogCallback, OnLog
 from ..shared.meters import Allowance, Averages, Speed, moving
@@ -22,7 +23,6 @@ from ..shared.replay_completion import Store
 from ..shared.reporter import Reporter
 from ..shared.restore import restore
 from ..shared.settings import Settings
-from ..shared.usage import UsageMeter
 from .trainer import Trainer
 
 __all__ = ['LearningLoop', 'Makers', 'open_driver', 'run_to_end']

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from ....clock import LocalClock
 from ....processes import cpu
-from ...shared.usage import UsageMeter
+from ....processes.usage import UsageMeter
 from ..settings import ParallelSettings
 
 __all__ = ['StepTimes', 'WorkerUsage']

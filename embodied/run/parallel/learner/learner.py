@@ -8,10 +8,10 @@ from typing import Any
 
 from ....core import base
 from ....processes.timeline import DeviceTrack, Timeline
+from ....processes.usage import UsageMeter
 from ....streams import Prefetch
 from ...shared.meters import Allowance, Averages, Share, Speed, moving
 from ...shared.restore import note_rewind, restore
-from ...shared.usage import UsageMeter
 from ..context import RoleContext
 from ..run_state import DURATION, STEPS, RunState
 from ..saves.coordinator import Saves, open_checkpoint

@@ -10,8 +10,8 @@ from ....core import base
 from ....core.files import storage_errors
 from ....logging import ScoreFile
 from ....processes.signals import StopSignals
+from ....processes.usage import UsageMeter
 from ...shared.episode_statistics import Episodes
-from ...shared.usage import UsageMeter
 from .. import protocol
 from ..context import RoleContext
 from ..pickling import unpack

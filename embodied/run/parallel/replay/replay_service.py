@@ -6,9 +6,9 @@ from typing import Any
 
 from ....core import base
 from ....core.limiters import MinSize, RateLimiter
+from ....processes.usage import UsageMeter
 from ...shared.meters import Share, moving
 from ...shared.ratio import RatioHistory, RatioPeriod, measured_ratio
-from ...shared.usage import UsageMeter
 from ..context import RoleContext
 from .buffer import Buffer
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import psutil
 
-from ...core.base import Metrics
-from ...processes import cpu, memory
+from ..core.base import Metrics
+from . import cpu, memory
 
 __all__ = ['UsageMeter']
 

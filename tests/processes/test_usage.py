@@ -10,12 +10,11 @@ import time
 import psutil
 import pytest
 
-from embodied.processes import memory
+from embodied.processes import memory, usage
+from embodied.processes.usage import UsageMeter
 from embodied.run.parallel.actor.env_usage import EnvUsage
 from embodied.run.parallel.env.worker_usage import StepTimes, WorkerUsage
 from embodied.run.parallel.settings import ParallelSettings
-from embodied.run.shared import usage
-from embodied.run.shared.usage import UsageMeter
 
 MEGABYTES = 200
 # A process that holds memory, says so, works for so many seconds of CPU time, says so.
