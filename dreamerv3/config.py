@@ -51,6 +51,7 @@ CHOICES = {
     'logger.video': ('gif', 'mp4'),
     'agent.opt.kind': ('laprop', 'adam'),
     'agent.policy_grad': ('reinforce', 'backprop'),
+    'agent.representation': ('decoder', 'barlow'),
     'agent.reward.twohot': ('symexp', 'symlog'),
     'agent.value.twohot': ('symexp', 'symlog'),
     'jax.platform': ('auto', 'cpu', 'cuda'),

@@ -1,4 +1,6 @@
-"""Own models: the class that `agent.module` names, imported and checked."""
+"""The class of the model: Dreamer or what `agent.module` names, imported and checked,
+with the options that are classes around it.
+"""
 
 from typing import Any
 
@@ -14,7 +16,19 @@ __all__ = ['model_class']
 
 
 def model_class(config: elements.Config) -> type[Dreamer]:
-    """Dreamer, or what `agent.module` names."""
+    """Dreamer, or what `agent.module` names, with the options around it."""
+    kind = _own_class(config)
+    agent = config.agent
+    if not agent.harmony and agent.representation == 'decoder':
+        return kind
+    from .options import Barlow, Harmony
+
+    around: list[type[Dreamer]] = [Harmony] if agent.harmony else []
+    around += [Barlow] if agent.representation == 'barlow' else []
+    return type(kind.__name__, (*around, kind), {})
+
+
+def _own_class(config: elements.Config) -> type[Dreamer]:
     reference = config.agent.module
     if not reference:
         return Dreamer

@@ -28,7 +28,8 @@ class Imagined(NamedTuple):
     """Steps that the model predicts, [H, ...] or [B, H, ...].
 
     obs: by key, in the dtypes of the observations. reward: received on entering each
-    step. cont: probability that the episode goes on after it.
+    step. cont: probability that the episode goes on after it. A model without decoder
+    predicts no observations.
     """
 
     obs: Batch

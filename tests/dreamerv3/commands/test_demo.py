@@ -28,7 +28,8 @@ OTHERS += (
     'usage/gpu',
     'usage/agent/gpu',
 )
-OTHERS += ('train/opt/policy_grad_norm',)
+OTHERS += ('train/opt/policy_grad_norm', 'train/harmony/', 'train/barlow/')
+OTHERS += ('train/loss/barlow',)
 
 
 @pytest.fixture(scope='module')

@@ -85,6 +85,17 @@ def test_an_own_agent_trains_on_several_devices_as_on_one(tmp_path):
 
 
 @pytest.mark.long
+def test_options_train_on_several_devices_as_on_one(tmp_path):
+    flags = ('--agent.harmony=True', '--agent.representation=barlow')
+    results = run_trial(tmp_path / 'out', '1x1', '4x2', *flags)['results']
+    assert {'own.barlow.kernel', 'own.harmony.dynamics'} <= {
+        name.removeprefix('params.') for name in results['4x2']['state']
+    }
+    assert results['4x2']['metrics'][-1]['loss/barlow'] > 0
+    assert_same_training(results)
+
+
+@pytest.mark.long
 def test_replicas_train_like_one_process_and_stop_together(trial, tmp_path):
     replicas, port = 2, str(free_port())
     start, outs = tmp_path / 'start', [tmp_path / str(i) for i in range(replicas)]
