@@ -68,7 +68,8 @@ class Barlow(Dreamer):
     def make_nets(self, init: nets.Init) -> Nets:
         made = super().make_nets(init)
         if not self.config.barlow.decoder:
-            made = dataclasses.replace(made, dec=NoDecoder())
+            none: Any = NoDecoder()
+            made = dataclasses.replace(made, dec=none)
         return with_own(made, NAME, Projection(init, self.feat_size, made.enc.size))
 
     @property
@@ -78,7 +79,8 @@ class Barlow(Dreamer):
     def world_losses(
         self, params: Nets, batch: dict[str, jax.Array], seen: Seen, key: jax.Array
     ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-        beside = dataclasses.replace(params, dec=Onlooker(params.dec))
+        onlooker: Any = Onlooker(params.dec)
+        beside = dataclasses.replace(params, dec=onlooker)
         losses, metrics = super().world_losses(beside, batch, seen, key)
         config = self.config.barlow
         predicted = params.own[NAME](seen.states.feat)

@@ -228,7 +228,8 @@ def test_a_bundle_acts_and_imagines_what_there_is(flags, tmp_path):
 def test_a_run_trains_and_reports(task, flags, tmp_path):
     command = [sys.executable, '-m', 'dreamerv3', 'train', '--configs', 'debug']
     options = [BARLOW, *flags, f'--task={task}', f'--logdir={tmp_path}']
-    options += ['--run.steps=200', '--run.report_every=-1', '--run.log_every=-1']
+    options += ['--run.steps=60', '--run.report_every=-1', '--run.log_every=-1']
+    options += ['--env.toy.size=16', '--agent.report_videos=1']  # a video per update
     done = subprocess.run(
         [*command, *options],
         env={**os.environ, 'PYTHONPATH': str(ROOT)},
