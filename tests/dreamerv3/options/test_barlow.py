@@ -230,6 +230,7 @@ def test_a_run_trains_and_reports(task, flags, tmp_path):
     options = [BARLOW, *flags, f'--task={task}', f'--logdir={tmp_path}']
     options += ['--run.steps=60', '--run.report_every=-1', '--run.log_every=-1']
     options += ['--env.toy.size=16', '--agent.report_videos=1']  # a video per update
+    options += [r'--.*\.mults=2,2', r'--.*\.depth=4']
     done = subprocess.run(
         [*command, *options],
         env={**os.environ, 'PYTHONPATH': str(ROOT)},
