@@ -12,6 +12,7 @@ import elements
 import numpy as np
 
 from ..core import step_keys
+from .adapters.codecs import Coded
 from .conversion import BoundAction, ConvertArrays, is_channels_first
 from .spaces import is_image, same
 from .vector.functional.contract import FunctionalWrapper
@@ -36,8 +37,9 @@ def describe_interface(env: Any) -> dict[str, Any]:
     """
     layers = list(_layers(env))
     inner = layers[0]
-    starts = getattr(env, 'starts', {})
-    gym_env = getattr(env, 'gym_env', None)
+    is_foreign = isinstance(inner, Coded)  # Attributes of others mean other things.
+    starts = inner.starts if is_foreign else {}
+    gym_env = getattr(inner, 'gym_env', None) if is_foreign else None
     return {
         'observations': {
             key: _observation(key, layers, starts.get(key))
@@ -49,13 +51,15 @@ def describe_interface(env: Any) -> dict[str, Any]:
             for key in env.act_space
             if key != RESET
         },
-        'spaces': {}
-        if gym_env is None
-        else {
-            'observation_space': str(gym_env.observation_space),
-            'action_space': str(gym_env.action_space),
-        },
+        'spaces': {} if gym_env is None else _spaces(gym_env),
     }
+
+
+def _spaces(gym_env: Any) -> dict[str, str]:
+    """Of a single environment, also where `gym_env` is a vector environment."""
+    names = ('observation_space', 'action_space')
+    single = lambda name: getattr(gym_env, f'single_{name}', None)
+    return {name: str(single(name) or getattr(gym_env, name)) for name in names}
 
 
 def _layers(env: Any) -> Iterator[Any]:
