@@ -361,6 +361,7 @@ def test_dtype_is_chosen_by_the_option_of_the_run(pendulum, tmp_path):
         (['stablehlo', '--batch', '2'], 'any number of rows'),
         (['onnx', '--batch', '0'], 'at least 1'),
         (['onnx', '--push', 'a/b'], 'are for bundles'),
+        (['onnx', '--jax.compute_dtype', 'bfloat16'], 'computes in float32'),
         (['bundle', '--no-env'], 'is for policies'),
         (['bundle', '--batch', '2'], 'is for --format onnx'),
     ],
