@@ -77,7 +77,7 @@ def results_folder(source: str | os.PathLike) -> Path:
     return Path(Repository.parse(str(source)).name.partition('/')[2])
 
 
-def check_push(name: str) -> None:
+def check_push(name: str, private: bool = False) -> None:
     """Raises what would keep `push` from working, before anything is written."""
     Repository.parse(name)
     hub = extras.require(PACKAGE, EXTRA)
@@ -88,11 +88,17 @@ def check_push(name: str) -> None:
             return
         api.auth_check(name, write=True)
         files = api.list_repo_files(name)
+        is_public = not api.model_info(name).private
     others = [x for x in files if x not in {*HARMLESS, *bundle.FILES}]
     if others and bundle.AGENT not in files:
         raise ConfigError(
             f'The repository {name} exists and holds something else than an agent of '
             f'`dreamer export`, such as {others[0]}. Push to another name.'
+        )
+    if private and is_public:
+        raise ConfigError(
+            f'The repository {name} exists and is public; --private is for new ones. '
+            'Make it private in its settings on the hub first, or push to another name.'
         )
 
 

@@ -43,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
     if flags:
         parser.error(f'unrecognized arguments: {" ".join(flags)}')
     if args.push is not None:
-        hub.check_push(args.push)
+        hub.check_push(args.push, args.private)
     print(_export_bundle(args, out))
     if args.push is not None:
         print(hub.push(out, args.push, args.private))

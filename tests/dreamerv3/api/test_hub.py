@@ -258,6 +258,15 @@ def test_without_a_connection_the_cache_is_used_or_missed(
     assert dreamerv3.load(f'hf:{REPO}').step == 1234
 
 
+def test_a_private_push_to_a_public_repository_is_refused(hub, push, tmp_path, capsys):
+    assert push() == 0
+    assert push('--private', out='again') == 2
+    assert 'exists and is public' in capsys.readouterr().err
+    assert not (tmp_path / 'again').exists()
+    assert push('--private', repo='ann/hidden', out='first') == 0
+    assert push('--private', repo='ann/hidden', out='second') == 0
+
+
 def test_a_push_to_nowhere_is_refused(catch_run, tmp_path, capsys):
     argv = ['export', str(catch_run), str(tmp_path / 'out')]
     assert main([*argv, '--push', '']) == 2  # of a variable that is not set
