@@ -305,7 +305,21 @@ def test_a_signal_while_data_are_copied_ends_the_run(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(offline_data.datasets, 'fill', interrupted)
         assert offline_data.prepare(config) == ('stopped', 'SIGINT')
+    assert not (tmp_path / 'run' / 'replay').exists()
     assert offline_data.prepare(config).steps == 48
+
+
+def test_other_data_may_follow_those_that_are_damaged(tmp_path, capsys):
+    whole = write_npz(tmp_path / 'whole', play(6))
+    path = write_npz(tmp_path / 'damaged', play(6)) / '005.npz'
+    content = bytearray(path.read_bytes())
+    content[1000] ^= 255  # of the first picture
+    path.write_bytes(content)
+    flags = ['--run.updates', 1, '--batch_length', 8]
+    assert offline(tmp_path / 'run', *flags, '--data', path.parent) == 2
+    assert f'{path} is no whole file' in capsys.readouterr().err
+    assert not (tmp_path / 'run' / 'replay').exists()
+    assert offline(tmp_path / 'run', *flags, '--data', whole) == 0
 
 
 def test_other_runs_import_nothing_of_it():
