@@ -165,8 +165,8 @@ def _command(argv: list[str]) -> int:
 
 
 def _run_script(flags: list[str], script: str | None = None) -> int:
-    # Recorded data need no task: one that is not named is none.
-    base = elements.Config(task='') if script == factories.OFFLINE else None
+    own = config_lib.COMMAND_DEFAULTS.get(script or '')
+    base = elements.Config(own) if own else None
     try:
         config = _resolve([*flags, f'--script={script}'] if script else flags, base)
     except KeyboardInterrupt:
