@@ -98,6 +98,11 @@ def run(config: elements.Config, on_log: OnLog | None = None) -> None:
     config = config.update(logdir=replica_folder(logdir, config))
     if config.script == factories.OFFLINE:
         importlib.import_module('dreamerv3.offline_data').check(config)
+    elif any(config.data) and config.script in accelerator.TRAINING:
+        raise ConfigError(
+            f'The script {config.script} does not read --data: choose offline, or '
+            'replay.load_from to begin with the steps of another run.'
+        )
     with storage_errors(config.logdir):
         if config.script in ROLES:
             with StopSignals():

@@ -84,7 +84,7 @@ def prepare(config: elements.Config) -> OfflineData | Outcome:
 
 
 def _check_options(config: elements.Config) -> None:
-    if not any(config.data):
+    if not all(config.data):
         raise ConfigError(
             'There is nothing to train on. Give --data with one or more of these: the '
             'folder of a run, a folder of npz files, the folder of a Minari dataset, '
