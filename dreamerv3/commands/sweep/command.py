@@ -21,6 +21,7 @@ from typing import Any
 
 from embodied.core.errors import ConfigError
 from embodied.core.files import write_whole
+from embodied.processes.folder_lock import FolderLock
 from embodied.processes.guard import Guard
 from embodied.processes.lineage import TAG
 from embodied.processes.output import lasting_output
@@ -71,10 +72,9 @@ def main(argv: Sequence[str]) -> int:
     config, _ = config_lib.resolve(flags)
     on_gpu = not accelerator.only_cpu(config)
     places = Places(args.at_once, on_gpu, os.environ, usable_cores())
-    folder.mkdir(parents=True, exist_ok=True)
-    print(f'{len(jobs)} runs, {args.at_once} at a time{places.text}, in {folder}')
-    print(f'To look at them: dreamer watch {folder}', flush=True)
-    with lasting_output():
+    with FolderLock(folder), lasting_output():
+        print(f'{len(jobs)} runs, {args.at_once} at a time{places.text}, in {folder}')
+        print(f'To look at them: dreamer watch {folder}', flush=True)
         return _Sweep(folder, jobs, places, args).run()
 
 

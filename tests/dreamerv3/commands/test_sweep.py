@@ -21,6 +21,7 @@ from dreamerv3.commands.sweep.places import MEMORY, Places
 from dreamerv3.dashboard.runs.options import group_key, read_options
 from dreamerv3.main import main
 from embodied.core.errors import ConfigError
+from embodied.processes.folder_lock import FolderLock
 
 FLAGS = ['--configs', 'tiny', 'debug', '--random_agent=True']
 FLAGS += ['--logger.outputs', 'jsonl', '--run.envs=2']
@@ -111,6 +112,14 @@ def test_a_signal_reaches_a_run_that_is_being_started(tmp_path, monkeypatch):
     ends = [(entry['state'], entry['reason']) for entry in summary_of(tmp_path)]
     assert ends[0] in [('not started', ''), ('stopped', 'SIGINT')]
     assert ends[1] == ('not started', '')
+
+
+def test_a_second_sweep_in_a_folder_is_refused(tmp_path, capsys):
+    with FolderLock(tmp_path):
+        flags = [*FLAGS, '--run.steps=8', '--logdir', str(tmp_path)]
+        assert main(['sweep', '--task', 'dummy_disc', *flags]) == 2
+    assert f'{tmp_path} is in use by process {os.getpid()}' in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ['lock']
 
 
 def test_runs_end_when_their_sweep_is_killed(tmp_path):
