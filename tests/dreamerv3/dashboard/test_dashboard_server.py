@@ -101,6 +101,7 @@ def test_a_page_may_load_nothing_from_elsewhere(server):
         ('evil.example', 421),
         ('localhost.evil.example', 421),
         ('', 421),
+        ('[::1', 421),
     ],
 )
 def test_on_loopback_only_names_of_this_machine_are_served(server, host, status):
