@@ -149,6 +149,9 @@ def test_a_device_does_one_thing_after_the_other(tmp_path, monkeypatch):
     for result in results:
         result.ready.set()
     join(line)
+    track(results[0])  # the device goes on, and the thread ends
+    track._thread.join(60)
+    assert not track._thread.is_alive()
     first, second = spans(read(tmp_path))
     assert {first['name'], second['name']} == {'update'}
     assert second['ts'] >= first['ts'] + first['dur'] - 1
