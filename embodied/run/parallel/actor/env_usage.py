@@ -1,8 +1,7 @@
 """Environment usage: adds up what the worker processes of one kind say they use."""
 
-import collections
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ....core.base import Metrics
@@ -55,9 +54,15 @@ def _totals(workers: Mapping[bytes, Figures]) -> Metrics:
     return metrics
 
 
-def _idle_cores(workers: Any) -> float:
-    """Of all machines, each of which is seen by its workers."""
-    seen: dict[str, list[float]] = collections.defaultdict(list)
-    for figures in workers:
-        seen[figures['host']].append(figures['idle_cores'])
-    return sum(sum(values) / len(values) for values in seen.values())
+def _idle_cores(workers: Collection[Figures]) -> float:
+    """Of all machines, each of which is seen by its workers.
+
+    Of a machine with many cores a container may use a few, and these may all be busy.
+    """
+    total = 0.0
+    for host in {x['host'] for x in workers}:
+        there = [x for x in workers if x['host'] == host]
+        idle = sum(x['idle_cores'] for x in there) / len(there)
+        left = max(x['cores'] for x in there) - sum(x['cpu_cores'] for x in there)
+        total += max(0.0, min(idle, left))
+    return total
