@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import functools
 import json
+import math
 import os
 import queue
 import threading
@@ -37,9 +38,10 @@ MICRO = 1e6
 
 def plan(logdir: Path, after: float) -> str:
     """Chooses the second that begins `after` seconds from now, for processes that are
-    told of it; '' if that is 0, which is never. The file of an earlier one is deleted.
+    told of it; '' if that is 0 or infinite, which is never. The file of an earlier one
+    is deleted.
     """
-    if not after:
+    if not after or after == math.inf:
         return ''
     (logdir / FILE).unlink(missing_ok=True)
     return f'{time.monotonic() + after:.6f} {ProcessIdentity.of().boot}'
