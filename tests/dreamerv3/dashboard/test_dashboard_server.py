@@ -149,6 +149,15 @@ def test_a_token_opens_the_dashboard_and_moves_into_a_cookie(folder):
         assert headers['location'] == '/evil.example'
 
 
+def test_the_address_that_is_printed_opens_it_with_any_token(folder):
+    with dashboard(folder, '--token', 'a b&c+100%#') as server:
+        path = server.url.removeprefix(f'http://127.0.0.1:{server.port}')
+        status, headers, _ = server.get(path)
+        assert (status, headers['location']) == (303, '/')
+        cookie = headers['set-cookie'].partition(';')[0]
+        assert server.get('/', cookie=cookie)[0] == 200
+
+
 def test_it_ends_while_pages_are_open(folder):
     server = Dashboard(folder)
     with server.changes() as messages:
