@@ -206,6 +206,15 @@ def test_cores_that_a_container_may_not_use_are_not_idle():
     assert totals.put(b'1', container)['idle_cores'] == 0.0
 
 
+def test_figures_that_do_not_fit_are_not_kept():
+    totals = EnvUsage()
+    totals.put(b'1', figures())
+    for changed in ({}, {**figures(), 'steps': 'many'}):
+        with pytest.raises((KeyError, ValueError)):
+            totals.put(b'2', changed)
+    assert totals.put(b'1', figures())['workers'] == 1
+
+
 def test_a_worker_that_is_late_counts_as_before_and_then_not_at_all():
     totals = EnvUsage()
     for worker in (b'1', b'2'):

@@ -9,6 +9,7 @@ from ....core.base import Metrics
 __all__ = ['EnvUsage']
 
 Figures = Mapping[str, Any]  # as from WorkerUsage
+NUMBERS = ('steps', 'step_seconds', 'memory_gb', 'cpu_cores', 'cores', 'idle_cores')
 
 
 class EnvUsage:
@@ -26,12 +27,15 @@ class EnvUsage:
 
     def put(self, worker: bytes, figures: Figures) -> Metrics:
         """Takes the figures of a worker: metrics if a round is over, else {}."""
+        # What does not fit fails for the worker that has sent it, and is not kept.
+        numbers = {name: float(figures[name]) for name in NUMBERS}
+        known = {**numbers, 'host': str(figures['host'])}
         with self._lock:
             metrics: Metrics = {}
             if worker in self._round:
                 metrics = _totals({**self._before, **self._round})
                 self._before, self._round = self._round, {}
-            self._round[worker] = figures
+            self._round[worker] = known
             return metrics
 
     def leave(self, worker: bytes) -> None:
