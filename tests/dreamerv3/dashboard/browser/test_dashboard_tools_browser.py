@@ -6,7 +6,7 @@ import re
 
 import pytest
 from browsing import CHROMIUM, LOOKS, visit
-from dashboards import Dashboard, dashboard
+from dashboards import dashboard
 from PIL import Image
 from playwright.sync_api import expect
 from sample_runs import START, append, line, make_run, make_video
@@ -112,26 +112,6 @@ def test_an_address_with_names_that_mean_nothing_opens(chromium, server):
         expect(page.locator('.toolbar .problem')).to_contain_text('toString')
         seen.open('Scores')
         expect(page.locator('.choice input:checked').first).to_have_value('score')
-
-
-def test_options_that_were_not_answered_are_asked_for_once_more(chromium, tmp_path):
-    make_run(tmp_path / 'logdir' / 'run', 10, envs=16)
-    server = Dashboard(tmp_path / 'logdir')
-    context = chromium.new_context()
-    page = context.new_page()  # it may complain that the server is away
-    page.goto(f'{server.url}#tab=table&columns=seed')
-    row = page.locator('tbody tr')
-    expect(row.locator('td').nth(-2)).not_to_have_text('–')
-    column = page.get_by_label('Add an option as column')
-    column.fill('run.envs')
-    server.close()
-    expect(page.locator('#connection')).to_contain_text('not reached')
-    with page.expect_event('requestfailed', lambda x: '/api/options' in x.url):
-        column.press('Enter')
-    again = Dashboard(tmp_path / 'logdir', port=server.port)
-    expect(row.locator('td').nth(-2)).to_have_text('16')
-    context.close()
-    assert again.close() == 0
 
 
 def test_a_run_that_lacks_things_says_so(chromium, server):
