@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import elements
 import numpy as np
 import psutil
+from roles import role_of
 
 import embodied
 from embodied import envs
@@ -288,10 +289,7 @@ def role_processes() -> dict[str, list[psutil.Process]]:
     launcher = psutil.Process()
     found = collections.defaultdict(list, launcher=[launcher])
     for child in launcher.children():
-        log = Path(os.readlink(f'/proc/{child.pid}/fd/2'))
-        # Only roles have a log; the guard writes to where we do.
-        role = log.stem.rstrip('0123456789') if log.suffix == '.log' else 'guard'
-        found[role].append(child)
+        found[role_of(child).rstrip('0123456789') or 'guard'].append(child)
     return found
 
 

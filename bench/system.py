@@ -16,7 +16,6 @@ of the second half: what every thread did (`run.timeline`).
 import argparse
 import collections
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from roles import role_of
 
 from embodied.logging import read_records
 
@@ -142,36 +142,27 @@ class Cores:
         self._began = 0.0
 
     def begin(self) -> None:
-        self._before = {process.pid: seconds for process, seconds in self._times()}
+        self._before = {pid: seconds for pid, _, seconds in self._times()}
         self._began = time.monotonic()
 
     def result(self) -> dict[str, float]:
         """Cores in use since `begin`, by role."""
         elapsed = time.monotonic() - self._began
         used: collections.Counter[str] = collections.Counter()
-        for process, seconds in self._times():
-            spent = seconds - self._before.get(process.pid, 0.0)
-            used[_role(process)] += spent / elapsed
+        for pid, role, seconds in self._times():
+            used[role] += (seconds - self._before.get(pid, 0.0)) / elapsed
         return {role: round(cores, 2) for role, cores in sorted(used.items())}
 
-    def _times(self) -> list[tuple[psutil.Process, float]]:
+    def _times(self) -> list[tuple[int, str, float]]:
+        """Process id, role and processor time of each."""
         times = []
         for process in (self._launcher, *self._launcher.children(recursive=True)):
             try:
-                spent = process.cpu_times()
+                spent, role = process.cpu_times(), role_of(process)
             except psutil.NoSuchProcess:
                 continue
-            times.append((process, spent.user + spent.system))
+            times.append((process.pid, role or 'launcher', spent.user + spent.system))
         return times
-
-
-def _role(process: psutil.Process) -> str:
-    """By the file that its messages go to, <logdir>/logs/<role>.log."""
-    try:
-        log = Path(os.readlink(f'/proc/{process.pid}/fd/2'))
-    except OSError:
-        return 'gone'
-    return log.stem if log.parent.name == 'logs' else 'launcher'
 
 
 def _means(records: list[dict[str, Any]]) -> dict[str, float]:

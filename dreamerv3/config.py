@@ -27,6 +27,9 @@ __all__ = ['defaults', 'dump', 'flags', 'load_presets', 'parse_flags', 'resolve'
 CONFIGS = Path(__file__).with_name('configs.yaml')
 DEFAULTS = 'defaults'  # the block in it that is no preset
 
+# Defaults of one command instead of those in the file.
+COMMAND_DEFAULTS = {'offline': {'task': ''}}  # recorded data need none
+
 # Options that take one of a few words, or a list of them.
 CHOICES = {
     'script': (

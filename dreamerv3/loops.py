@@ -115,8 +115,11 @@ def _train_offline(
     on_log: OnLog | None,
 ) -> Outcome:
     """Trains on recorded data, with evaluations if there is a task."""
+    from embodied.run.single.offline import OfflineSettings
+
     from . import offline_data
 
+    OfflineSettings.read(args)  # Mistakes are refused before anything is copied.
     data = offline_data.prepare(config)
     if isinstance(data, Outcome):
         return data

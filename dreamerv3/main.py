@@ -98,6 +98,11 @@ def run(config: elements.Config, on_log: OnLog | None = None) -> None:
     config = config.update(logdir=replica_folder(logdir, config))
     if config.script == factories.OFFLINE:
         importlib.import_module('dreamerv3.offline_data').check(config)
+    elif any(config.data) and config.script in accelerator.TRAINING:
+        raise ConfigError(
+            f'The script {config.script} does not read --data: choose offline, or '
+            'replay.load_from to begin with the steps of another run.'
+        )
     with storage_errors(config.logdir):
         if config.script in ROLES:
             with StopSignals():
@@ -165,8 +170,8 @@ def _command(argv: list[str]) -> int:
 
 
 def _run_script(flags: list[str], script: str | None = None) -> int:
-    # Recorded data need no task: one that is not named is none.
-    base = elements.Config(task='') if script == factories.OFFLINE else None
+    own = config_lib.COMMAND_DEFAULTS.get(script or '')
+    base = elements.Config(own) if own else None
     try:
         config = _resolve([*flags, f'--script={script}'] if script else flags, base)
     except KeyboardInterrupt:

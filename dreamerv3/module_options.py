@@ -13,12 +13,15 @@ import ast
 import difflib
 import importlib.util
 import io
+import math
 import re
 import tokenize
 from collections.abc import Iterator, Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import elements
 
 from embodied.core.errors import ConfigError
 from embodied.envs.adapters import own
@@ -38,7 +41,7 @@ MODULE, GROUP = 'agent.module', 'agent.own'
 REFERENCE = re.compile(r'[A-Za-z_][\w.]*:[A-Za-z_]\w*')
 NAME = re.compile(r'[A-Za-z_]\w*')
 ATTRIBUTE = 'options'  # of the class
-KINDS = (bool, int, float, str)
+KINDS = frozenset({bool, int, float, str})
 
 
 class OwnOption(NamedTuple):
@@ -132,12 +135,15 @@ def _file(module: str) -> Path | None:
     return Path(str(spec.origin))
 
 
-def _find(module: str, name: str) -> _Class | None:
-    """A class of the module, also one that it imports by name."""
+def _find(module: str, name: str, line: float = math.inf) -> _Class | None:
+    """A class of the module, also one that it imports by name: the last one before
+    `line`, since a class may be named as the one that it is based on."""
     path = _file(module)
     if path is None:
         return None
-    for node in _parse(path).body:
+    for node in reversed(_parse(path).body):
+        if node.lineno >= line:
+            continue
         if isinstance(node, ast.ClassDef) and node.name == name:
             return _Class(module, path, node)
         if isinstance(node, ast.ImportFrom):
@@ -158,7 +164,8 @@ def _lineage(child: _Class) -> Iterator[_Class]:
     """The class and those that it is based on, which come first."""
     for base in child.node.bases:
         home, _, name = ast.unparse(base).rpartition('.')
-        if parent := _find(home or child.module, name):
+        line = math.inf if home else child.node.lineno
+        if parent := _find(home or child.module, name, line):
             yield from _lineage(parent)
     yield child
 
@@ -190,9 +197,13 @@ def _entries(
     if not isinstance(node, ast.Dict):
         raise ValueError(f'{ast.unparse(node)} is no dict')
     for key, value in zip(node.keys, node.values, strict=True):
-        name = key and ast.literal_eval(key)
+        if key is None:
+            raise ValueError(f'**{ast.unparse(value)} is no name')
+        name = key.value if isinstance(key, ast.Constant) else None
         if not isinstance(name, str) or not NAME.fullmatch(name):
-            raise ValueError(f'{key and ast.unparse(key)} is no name')
+            raise ValueError(f'{ast.unparse(key)} is no name')
+        if name.startswith('_') or hasattr(elements.Config, name):
+            raise ValueError(f'{name!r} is reserved, so choose another name')
         full = f'{prefix}.{name}'
         if isinstance(value, ast.Dict):
             yield from _entries(value, comments, full)
@@ -202,12 +213,16 @@ def _entries(
 
 
 def _value(name: str, node: ast.expr) -> Any:
-    value = ast.literal_eval(node)
+    refused = ValueError(f'{name!r} is {ast.unparse(node)}')
+    try:
+        value = ast.literal_eval(node)
+    except (ValueError, TypeError) as error:
+        raise refused from error
     if isinstance(value, list):
         value = tuple(value)
-    parts = value if isinstance(value, tuple) else (value,)
-    if not parts or not all(isinstance(x, KINDS) for x in parts):
-        raise ValueError(f'{name!r} is {ast.unparse(node)}')
+    kinds = {type(x) for x in (value if isinstance(value, tuple) else (value,))}
+    if len(kinds) != 1 or not kinds <= KINDS:
+        raise refused
     return value
 
 
@@ -225,7 +240,8 @@ def _not_plain(found: _Class, node: ast.expr, reason: str) -> str:
     return (
         f'{found.path}, line {node.lineno}: the options of {found.node.name} cannot be '
         f'used: {reason}. They are read without running the file, so write them out: a '
-        'dict of names with numbers, texts, True or False, and lists of these.'
+        'dict of names with numbers, texts, True or False, and lists of one of these '
+        'kinds.'
     )
 
 

@@ -10,14 +10,14 @@ import contextlib
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import elements
 
 from embodied import datasets
-from embodied.core.base import Spaces
+from embodied.core.base import Batch, Spaces
 from embodied.core.checkpoint import load_part
 from embodied.core.errors import CheckpointError, ConfigError
 from embodied.core.files import write_whole
@@ -84,7 +84,7 @@ def prepare(config: elements.Config) -> OfflineData | Outcome:
 
 
 def _check_options(config: elements.Config) -> None:
-    if not any(config.data):
+    if not all(config.data):
         raise ConfigError(
             'There is nothing to train on. Give --data with one or more of these: the '
             'folder of a run, a folder of npz files, the folder of a Minari dataset, '
@@ -154,17 +154,26 @@ def _import(config: elements.Config, folder: Path) -> OfflineData | Outcome:
     _say(config, f'copying {steps:,} steps of {count:,} episodes to {folder}')
     data = OfflineData(target.obs_space, target.act_space, steps)
     _write(config, folder, data, complete=False)
-    replay = factories.make_replay(config, 'replay', steps=steps)
-    with StopSignals() as signals, contextlib.closing(replay):
-        filled = datasets.fill(
-            replay, fitting.episodes(sources), steps, lambda: signals.received
-        )
-        received = signals.received
-    if not filled.complete:
-        return Outcome.of(received or '')
+    with contextlib.ExitStack() as discard:
+        # Half a copy is of no use, and the run may begin again with other data.
+        discard.callback(shutil.rmtree, folder)
+        filled, received = _copy(config, fitting.episodes(sources), steps)
+        if not filled.complete:
+            return Outcome.of(received)
+        discard.pop_all()
     data = data._replace(steps=filled.steps)
     _write(config, folder, data, complete=True)
     return data
+
+
+def _copy(
+    config: elements.Config, episodes: Iterator[Batch], steps: int
+) -> tuple[datasets.Filled, str]:
+    """What went into the replay, and the name of the signal that has come, if any."""
+    replay = factories.make_replay(config, 'replay', steps=steps)
+    with StopSignals() as signals, contextlib.closing(replay):
+        filled = datasets.fill(replay, episodes, steps, lambda: signals.received)
+        return filled, signals.received or ''
 
 
 def _target(config: elements.Config, sources: Sequence[datasets.Source]) -> Target:

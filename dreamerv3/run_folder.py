@@ -17,12 +17,15 @@ from typing import Any
 
 import elements
 
-from embodied.core.checkpoint import RUN_SUBFOLDER
+from embodied.core.checkpoint import RUN_SUBFOLDER, Checkpoint
+from embodied.core.checkpoint_folder import AGENT
 from embodied.core.errors import ConfigError
 from embodied.core.files import set_aside, why_unreadable, write_whole
 from embodied.logging import add_event
+from embodied.logging.jsonl import SCORES
 from embodied.processes.folder_lock import FolderLock
 from embodied.processes.signals import StopSignals
+from embodied.replay.recovery.folder import list_segments
 from embodied.run.shared.outcome import Outcome
 from embodied.run.shared.resume import Change, check_resume
 
@@ -32,6 +35,7 @@ from . import provenance
 __all__ = ['RunFolder', 'expand']
 
 CONFIG = 'config.yaml'
+REPLAY = 'replay'  # folder of recorded steps
 
 
 def expand(logdir: str, task: str) -> str:
@@ -93,7 +97,7 @@ class RunFolder:
         old = self._read_config() if begun else None
         if old and visiting:
             new = new.update({k: old[k] for k in ('script', 'data') if k in old})
-        changes = check_resume(old, new) if old else []
+        changes = check_resume(old, new) if old and self._is_bound() else []
         self._event(
             'resume' if begun else 'start',
             script=self._config.script,
@@ -105,6 +109,16 @@ class RunFolder:
         provenance.record(self.path, self._config.agent.module)
         if not visiting:  # the folder still belongs to the run that is evaluated
             write_whole(self.path / CONFIG, config_lib.dump(self._config))
+
+    def _is_bound(self) -> bool:
+        """Whether anything is there that the options have to fit. A start that was
+        refused, or failed before its first save, leaves none."""
+        saves = self.path / RUN_SUBFOLDER
+        if Checkpoint(saves).exists() or Checkpoint(saves / AGENT).exists():
+            return True
+        scores = self.path / SCORES  # of an evaluation, which saves no agent
+        has_scores = scores.exists() and scores.stat().st_size > 0
+        return has_scores or bool(list_segments(self.path / REPLAY))
 
     def _read_config(self) -> elements.Config | None:
         """The options that the run has had so far. None if they are lost: then the

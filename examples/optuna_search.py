@@ -47,6 +47,7 @@ def objective(trial, folder, steps, preset):
         raise optuna.TrialPruned
     if run.outcome.state != 'finished':
         trial.study.stop()  # Ctrl-C has ended the run, and ends the search.
+        raise optuna.TrialPruned  # The score of half a run is none of these settings.
     return float(run.scores[-100:].mean())
 
 
@@ -71,4 +72,5 @@ if __name__ == '__main__':
     study = search(*(sys.argv[1:] or ['logdir/optuna']))
     states = [trial.state.name for trial in study.trials]
     print({state: states.count(state) for state in sorted(set(states))})
-    print('best score', round(study.best_value, 3), 'with', study.best_params)
+    if 'COMPLETE' in states:
+        print('best score', round(study.best_value, 3), 'with', study.best_params)

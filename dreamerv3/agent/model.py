@@ -87,8 +87,7 @@ class Dreamer(VectorModel):
         self.actions = Actions(act_space)
         self.config = config.agent
         # Without their losses there is nothing to imagine for policy and value.
-        scales = self.loss_scales
-        self.learns_behavior = any(scales[name] for name in BEHAVIOR)
+        self.learns_behavior = any(self.scale(name) for name in BEHAVIOR)
         self.backprop = config.agent.policy_grad == 'backprop'
         check_policy_grad(self.backprop, self.actions)
         self.dtype = jnp.dtype(config.jax.compute_dtype)

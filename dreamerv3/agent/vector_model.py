@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from embodied.core.errors import ConfigError
 from embodied.jax import nets
 from embodied.jax.devices import Devices
 from embodied.jax.layout import Layout
@@ -116,6 +117,12 @@ class VectorModel(Model):
     @functools.cached_property
     def slow_layout(self) -> Layout:
         """Layout of the slow value; the fast one, which comes last, has the same."""
+        last = Tree(self.example).names[-1]
+        if not last.startswith('value.'):
+            raise ConfigError(
+                f'The networks of {type(self).__name__} end with {last!r}, and must '
+                'end with the value: put what you add into `own` of Nets.'
+            )
         return Layout(self.example.value)
 
     @functools.cached_property

@@ -28,7 +28,7 @@ from embodied.core.files import why_unreadable
 from embodied.core.outside import open_plain, read_plain
 
 from .. import config as config_lib
-from .foreign import without_places
+from .foreign import for_others
 from .origin import Origin
 
 __all__ = ['AGENT', 'CARD', 'FILES', 'SCORES', 'WEIGHTS', 'is_bundle', 'read', 'write']
@@ -43,7 +43,6 @@ FILES = (AGENT, CONFIG, TENSORS, SCORES, CARD)
 
 BROKEN = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 LARGEST = 1 << 22  # bytes of agent.json and of config.yaml
-PICKLED, OWN = 'pickle:', 'own'  # an environment of the user's, which stays behind
 
 
 def is_bundle(path: Path) -> bool:
@@ -54,10 +53,7 @@ def write(
     path: Path, origin: Origin, state: Mapping[str, np.ndarray], step: int
 ) -> Origin:
     """Writes weights and agent.json; returns the origin without the run's places."""
-    config = without_places(origin.config)
-    if config.task.startswith(PICKLED):
-        config = config.update(task=OWN)
-    origin = origin._replace(config=config)
+    origin = origin._replace(config=for_others(origin.config))
     path.mkdir(parents=True, exist_ok=True)
     tensors = {name: np.asarray(value, order='C') for name, value in state.items()}
     safetensors.numpy.save_file(tensors, path / TENSORS)

@@ -23,7 +23,7 @@ from embodied.envs.adapters import own
 from .. import config as config_lib
 from ..module_options import MODULE
 
-__all__ = ['TRUST', 'Taken', 'parse', 'take', 'without_places']
+__all__ = ['TRUST', 'Taken', 'for_others', 'parse', 'take', 'without_places']
 
 TRUST = '--trust'
 HELP = (
@@ -31,10 +31,13 @@ HELP = (
     '`module:factory`, an agent module, a checkpoint with more than arrays in it'
 )
 
+OWN_TASK = 'own'  # an environment of the user's, which stays behind
+
 # A compile cache is a place, too: compiled programs are code.
 PLACES = re.compile(
     r'logdir|data|engine|trust|(ray|slurm|kubernetes)\..*|replay\.(dir|load_from)'
-    r'|run\.(from_checkpoint|\w+_addr)|jax\.(cache|coordinator_address)'
+    r'|run\.(from_checkpoint|\w+_addr|encrypt)|jax\.(cache|coordinator_address)'
+    r'|clock_addr|logger\.(outputs|wandb\..*)'
 )
 
 
@@ -108,6 +111,13 @@ def without_places(config: elements.Config) -> elements.Config:
             for name, value in config.flat.items()
         }
     )
+
+
+def for_others(config: elements.Config) -> elements.Config:
+    """The options as they are given away: without places and files of this machine."""
+    config = without_places(config)
+    pickled = config.task.startswith(own.PICKLE)
+    return config.update(task=OWN_TASK) if pickled else config
 
 
 def _check_module(

@@ -33,11 +33,12 @@ class Repository(NamedTuple):
 
     @classmethod
     def parse(cls, source: str) -> 'Repository':
-        name, _, revision = (
+        name, at, revision = (
             source.removeprefix(PREFIX).removeprefix('//').partition('@')
         )
         owner, slash, rest = name.partition('/')
-        if not (owner and slash and rest and '/' not in rest):
+        named = owner and slash and rest and '/' not in rest
+        if not named or (at and not revision):
             raise ConfigError(
                 f"'{source}' names no repository of the hub. Use hf:owner/name, or "
                 'hf:owner/name@revision.'
@@ -76,7 +77,7 @@ def results_folder(source: str | os.PathLike) -> Path:
     return Path(Repository.parse(str(source)).name.partition('/')[2])
 
 
-def check_push(name: str) -> None:
+def check_push(name: str, private: bool = False) -> None:
     """Raises what would keep `push` from working, before anything is written."""
     Repository.parse(name)
     hub = extras.require(PACKAGE, EXTRA)
@@ -87,10 +88,17 @@ def check_push(name: str) -> None:
             return
         api.auth_check(name, write=True)
         files = api.list_repo_files(name)
-    if set(files) - {*HARMLESS, *bundle.FILES} and bundle.AGENT not in files:
+        is_public = not api.model_info(name).private
+    others = [x for x in files if x not in {*HARMLESS, *bundle.FILES}]
+    if others and bundle.AGENT not in files:
         raise ConfigError(
             f'The repository {name} exists and holds something else than an agent of '
-            f'`dreamer export`, such as {files[0]}. Push to another name.'
+            f'`dreamer export`, such as {others[0]}. Push to another name.'
+        )
+    if private and is_public:
+        raise ConfigError(
+            f'The repository {name} exists and is public; --private is for new ones. '
+            'Make it private in its settings on the hub first, or push to another name.'
         )
 
 
@@ -152,9 +160,12 @@ def _explained(name: str) -> Iterator[None]:
         ) from error
     except errors.HfHubHTTPError as error:
         raise ConfigError(_refused(name, place, error)) from error
-    except (RuntimeError, ValueError) as error:  # of files, and of the card's metadata
+    # Of files, of the card's metadata, and of servers that answer something else.
+    except (RuntimeError, ValueError, errors.FileMetadataError) as error:
         text = ' '.join(f'{error} {error.__cause__ or ""}'.split())
-        raise ConfigError(f'The upload to {place} failed: {text}') from error
+        raise ConfigError(
+            f'What was asked of {place} for {name} failed: {text}'
+        ) from error
     except (errors.OfflineModeIsEnabled, errors.HTTPError) as error:
         raise ConfigError(
             f'{place} cannot be reached: {error}. Check the connection, HF_ENDPOINT '

@@ -42,10 +42,10 @@ def main(argv: Sequence[str]) -> int:
         return 0
     if flags:
         parser.error(f'unrecognized arguments: {" ".join(flags)}')
-    if args.push:
-        hub.check_push(args.push)
+    if args.push is not None:
+        hub.check_push(args.push, args.private)
     print(_export_bundle(args, out))
-    if args.push:
+    if args.push is not None:
         print(hub.push(out, args.push, args.private))
     return 0
 
@@ -60,11 +60,14 @@ def _check(args: argparse.Namespace) -> None:
         )
     if args.format == BUNDLE and args.no_env:
         raise ConfigError('--no-env is for policies: a bundle makes no environment.')
-    if args.format != BUNDLE and (args.push or args.private or args.license):
+    pushed = args.push is not None
+    if args.format != BUNDLE and (pushed or args.private or args.license):
         raise ConfigError(
             '--push, --private and --license are for bundles. Push the bundle: those '
             'who have it can export its policy.'
         )
+    if args.private and not pushed:
+        raise ConfigError('--private is for the repository of --push OWNER/NAME.')
 
 
 def _export_bundle(args: argparse.Namespace, out: Path) -> str:

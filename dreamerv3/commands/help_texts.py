@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from .. import config as config_lib
 from . import describe
 
 __all__ = ['OVERVIEW', 'page']
@@ -131,6 +132,8 @@ def page(command: str) -> str:
     """The help of one command that takes the options of a run."""
     text, names, example = PAGES[command]
     options = {option.name: option for option in describe.declared()}
+    for name, value in config_lib.COMMAND_DEFAULTS.get(command, {}).items():
+        options[name] = options[name]._replace(value=repr(value))
     lines = [
         f'usage: dreamer {command} [--configs PRESET ...] [--OPTION VALUE ...]',
         '',

@@ -43,14 +43,14 @@ def main(argv: Sequence[str]) -> int:
 
     args, flags = foreign.parse(_parser(), argv)
     source = hub.locate(args.source)
-    config = _options(source, flags, args.trust)
+    config = _options(source, flags, args.trust, args.source)
     config = config.update(logdir=expand(config.logdir, config.task))
     folder = Path(config.logdir) / FOLDER
     if args.check or not Checkpoint(folder).exists():
         agent = factories.make_agent(config)
         merged = merge(agent, _read(source, agent))
         if not config.quiet:
-            print(_describe(merged, source))
+            print(_describe(merged, args.source))
         if args.check:
             return 0
         agent.load({'state': merged.state}, regex='.*')
@@ -86,14 +86,17 @@ def merge(agent: Any, weights: Mapping[str, np.ndarray]) -> Merged:
     return merged
 
 
-def _options(source: Path, flags: Sequence[str], trust: bool) -> elements.Config:
+def _options(
+    source: Path, flags: Sequence[str], trust: bool, named: str
+) -> elements.Config:
     """Options of a bundle, or else the defaults, changed by the user's flags.
 
-    Raises if the source is of an unknown kind, or names code and is not trusted.
+    named: the source in the user's words. Raises if it is of an unknown kind, or names
+    code and is not trusted.
     """
     if bundle.is_bundle(source):
         came = bundle.read(source)[0].config
-        taken = foreign.take(flags, came, False, trust, source)
+        taken = foreign.take(flags, came, False, trust, named)
         taken.check_task()
         return taken.config
     from ..api import reference_names as reference  # JAX
@@ -122,7 +125,7 @@ def _read(source: Path, agent: Any) -> dict[str, np.ndarray]:
     return weights
 
 
-def _describe(merged: Merged, source: Path) -> str:
+def _describe(merged: Merged, source: str) -> str:
     lines = [f'{len(merged.taken)} parameters taken from {source}.']
     lines += [_list('Left as they were', merged.missing)] if merged.missing else []
     lines += [_list('Of another shape', merged.different)] if merged.different else []

@@ -21,7 +21,7 @@ import jax
 from embodied.envs import registry
 
 from .. import config as config_lib
-from ..api.foreign import without_places
+from ..api.foreign import for_others
 from ..api.loaded import LoadedAgent
 from ..api.origin import Origin
 from ..commands.describe import declared
@@ -51,7 +51,7 @@ def describe_policy(
         about['environment'] = interface and interface['observations'][key]
     return {
         'version': VERSION,
-        'task': config.task,
+        'task': for_others(config).task,
         'step': agent.step,
         'observations': spaces['obs_space'],
         'actions': spaces['act_space'],
@@ -76,7 +76,7 @@ def write_archive(
     text = json.dumps(about, indent=2, allow_nan=False)
     with zipfile.ZipFile(path, 'w', zipfile.ZIP_DEFLATED) as file:
         file.writestr('policy.json', text + '\n')
-        file.writestr('config.yaml', config_lib.dump(without_places(config)))
+        file.writestr('config.yaml', config_lib.dump(for_others(config)))
         for name, parts in entries.items():
             entry = zipfile.ZipInfo(name)  # weights would not get smaller
             with file.open(entry, 'w', force_zip64=True) as stream:

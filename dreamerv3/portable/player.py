@@ -166,4 +166,6 @@ def main(name, episodes=1):
 
 
 if __name__ == '__main__':
+    if len(sys.argv) < 2:
+        sys.exit('Name an environment: python player.py CartPole-v1 [EPISODES]')
     main(sys.argv[1], *map(int, sys.argv[2:3]))

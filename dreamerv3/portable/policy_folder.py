@@ -9,6 +9,7 @@ from typing import Any
 from embodied.core.errors import ConfigError, DreamerError
 from embodied.envs.wrapping import describe_interface
 
+from .. import config as config_lib
 from .. import factories
 from ..api.evaluate import refuse_other_spaces
 from ..api.loaded import LoadedAgent, load, load_player
@@ -42,6 +43,11 @@ def export_policy(
     that change. with_env: makes the environment to describe it. batch: rows of ONNX.
     """
     if form == ONNX:  # onnxruntime has no bfloat16 on most processors
+        if config_lib.parse_flags(flags).get(DTYPE, [FLOAT32]) != [FLOAT32]:
+            raise ConfigError(
+                f'--format onnx computes in float32. Leave --{DTYPE} out, or use '
+                '--format stablehlo.'
+            )
         flags = [*flags, f'--{DTYPE}={FLOAT32}']
     agent = (load_player if with_env else load)(source, flags, trust)
     about = describe_policy(agent, _describe_env(agent) if with_env else None)

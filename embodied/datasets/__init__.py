@@ -4,10 +4,18 @@ Only what trains from them imports this package; Minari is imported when a datas
 is read or written.
 """
 
-from .filling import fill
+from .filling import Filled, fill
 from .fitting import Fitting, spaces_of
 from .opening import open_source
 from .replay_files import ReplayFiles
 from .source import Source
 
-__all__ = ['Fitting', 'ReplayFiles', 'Source', 'fill', 'open_source', 'spaces_of']
+__all__ = [
+    'Filled',
+    'Fitting',
+    'ReplayFiles',
+    'Source',
+    'fill',
+    'open_source',
+    'spaces_of',
+]

@@ -122,8 +122,9 @@ class Fitting:
             value = resize(value, space.shape[:2])
         cast = value.astype(space.dtype, copy=False)
         check = self._checks[key]
-        if not check.fits(cast, len(cast)):
-            error = check.error(f'{key!r} of {name}', cast)
+        wrapped = _has_wrapped(value, cast)
+        if wrapped or not check.fits(cast, len(cast)):
+            error = check.error(f'{key!r} of {name}', value if wrapped else cast)
             raise SpaceError(f'The data do not fit {self._whose}. {error}')
         return cast
 
@@ -188,6 +189,12 @@ def _castable(found: Any, wanted: Any) -> bool:
     return np.can_cast(found, wanted, 'same_kind') or (
         found.kind in 'ui' and wanted.kind in 'ui' and wanted.itemsize > 1
     )
+
+
+def _has_wrapped(value: Array, cast: Array) -> bool:
+    """Whether integers were too large for their new dtype."""
+    both = value.dtype.kind in 'iu' and cast.dtype.kind in 'iu'
+    return both and value.dtype != cast.dtype and not np.array_equal(cast, value)
 
 
 def _shown(space: elements.Space | None) -> str:

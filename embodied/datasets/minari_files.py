@@ -5,6 +5,7 @@ action   a_0  a_1 ... (zero)     chooses a_t
 reward   0    r_0 ... r_{T-1}    and has received r_{t-1}
 """
 
+import contextlib
 import importlib.util
 import re
 import warnings
@@ -27,11 +28,15 @@ __all__ = ['PREFIX', 'MinariFiles', 'is_dataset', 'write_minari']
 
 PREFIX = 'minari:'  # of ids, instead of folders
 DATA, METADATA = 'data', 'metadata.json'  # of the folder of a dataset
-ID = re.compile(r'([-\w]+/)*[-\w]+?-v\d+')
+# As Minari has it: what comes before the name has two letters at least.
+ID = re.compile(r'([-\w][-\w/]*[-\w]/)?[-\w]+?-v\d+')
 ACTION = 'action'
 PLAIN = ('image', 'vector')  # keys of observations that need no dict
 # What Minari raises for files that are not as it wrote them.
-READING = ValueError, OSError, KeyError, AssertionError, gymnasium.error.Error
+READING = (
+    *(ValueError, OSError, KeyError, RuntimeError, AssertionError),
+    gymnasium.error.Error,
+)
 
 
 class MinariFiles(Source):
@@ -67,11 +72,16 @@ class MinariFiles(Source):
         self.spaces |= {'is_terminal': elements.Space(bool)}
 
     def episodes(self, names: Collection[str]) -> Iterator[Episode]:
-        for episode in self._data.iterate_episodes():
+        episodes = iter(self._data.iterate_episodes())
+        while (episode := self._next(episodes)) is not None:
             name = f'Episode {episode.id} of {self.name}'
             values = self._values(episode)
             wanted = {key: x for key, x in values.items() if key in names}
             yield Episode(name, wanted)
+
+    def _next(self, episodes: Iterator[Any]) -> Any:
+        with _reading(self.name):
+            return next(episodes, None)
 
     def _values(self, episode: Any) -> Batch:
         values = self._obs.encode(episode.observations)
@@ -126,7 +136,8 @@ def write_minari(
     minari = _import_minari()
     if not ID.fullmatch(name):
         raise ConfigError(
-            f'{name!r} is no id of a Minari dataset. Give one such as catch/demo-v0.'
+            f'{name!r} is no id of a Minari dataset. Give one such as catch/demo-v0: '
+            'a namespace has two letters at least.'
         )
     if minari.storage.local.get_dataset_path(name).exists():
         raise ConfigError(
@@ -238,8 +249,14 @@ def _open(name: str) -> Any:
 
 
 def _read(minari: Any, name: str, path: Path) -> Any:
-    try:
+    with _reading(name):
         return minari.MinariDataset(path)
+
+
+@contextlib.contextmanager
+def _reading(name: str) -> Iterator[None]:
+    try:
+        yield
     except READING as error:
         raise ReplayError(
             f'The Minari dataset {name} cannot be read: {error}'

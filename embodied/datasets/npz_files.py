@@ -1,6 +1,8 @@
 """NPZ files: a folder with one file per episode, as `dreamer replay export` writes."""
 
+import contextlib
 import zipfile
+import zlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,9 @@ __all__ = ['SUFFIX', 'NpzFiles']
 
 SUFFIX = '.npz'
 MEMBER = '.npy'  # of each array in the file
+
+# What files that are cut off, changed or of another kind make NumPy raise.
+BROKEN = zipfile.BadZipFile, zlib.error, ValueError, EOFError
 
 Shapes = dict[str, tuple[np.dtype, tuple[int, ...]]]
 
@@ -38,7 +43,7 @@ class NpzFiles(Source):
 
     def episodes(self, names: Collection[str]) -> Iterator[Episode]:
         for path in self._paths:
-            with np.load(path, allow_pickle=False) as file:
+            with _reading(path), np.load(path, allow_pickle=False) as file:
                 values = {key: file[key] for key in names if key in file}
             yield Episode(str(path), values)
 
@@ -64,15 +69,10 @@ class NpzFiles(Source):
 def _shapes_of(path: Path) -> Shapes:
     """Dtype and shape of each array in a file, from the headers alone."""
     shapes: Shapes = {}
-    try:
-        with zipfile.ZipFile(path) as file:
-            for name in file.namelist():
-                with file.open(name) as member:
-                    shapes[name.removesuffix(MEMBER)] = _header(member)
-    except (zipfile.BadZipFile, ValueError, EOFError) as error:
-        raise ReplayError(
-            f'{path} is no whole file of NumPy arrays: {error}.'
-        ) from None
+    with _reading(path), zipfile.ZipFile(path) as file:
+        for name in file.namelist():
+            with file.open(name) as member:
+                shapes[name.removesuffix(MEMBER)] = _header(member)
     odd = sorted(key for key, (dtype, _) in shapes.items() if dtype.kind not in 'biuf')
     if odd:
         raise ReplayError(
@@ -80,6 +80,19 @@ def _shapes_of(path: Path) -> Shapes:
             'Convert them or leave them out.'
         )
     return shapes
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except BROKEN as error:
+        raise ReplayError(
+            f'{path} is no whole file of NumPy arrays: {error}. Write it again, or '
+            'move it away.'
+        ) from None
+    except OSError as error:
+        raise ReplayError(f'{path} cannot be read: {error.strerror}.') from error
 
 
 def _header(member: Any) -> tuple[np.dtype, tuple[int, ...]]:

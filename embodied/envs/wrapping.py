@@ -12,8 +12,12 @@ import elements
 import numpy as np
 
 from ..core import step_keys
-from .conversion import ConvertArrays, is_channels_first
+from .adapters.codecs import Coded
+from .conversion import BoundAction, ConvertArrays, is_channels_first
 from .spaces import is_image, same
+from .vector.functional.contract import FunctionalWrapper
+from .vector.functional.for_agents import AgentSpaces, Resized
+from .vector.functional.members import FunctionalVectorEnv
 from .wrappers import NormalizeAction, ResizeImage, UnifyDtypes, Wrapper
 
 __all__ = ['describe_interface']
@@ -33,8 +37,9 @@ def describe_interface(env: Any) -> dict[str, Any]:
     """
     layers = list(_layers(env))
     inner = layers[0]
-    starts = getattr(env, 'starts', {})
-    gym_env = getattr(env, 'gym_env', None)
+    is_foreign = isinstance(inner, Coded)  # Attributes of others mean other things.
+    starts = inner.starts if is_foreign else {}
+    gym_env = getattr(inner, 'gym_env', None) if is_foreign else None
     return {
         'observations': {
             key: _observation(key, layers, starts.get(key))
@@ -46,19 +51,23 @@ def describe_interface(env: Any) -> dict[str, Any]:
             for key in env.act_space
             if key != RESET
         },
-        'spaces': {}
-        if gym_env is None
-        else {
-            'observation_space': str(gym_env.observation_space),
-            'action_space': str(gym_env.action_space),
-        },
+        'spaces': {} if gym_env is None else _spaces(gym_env),
     }
+
+
+def _spaces(gym_env: Any) -> dict[str, str]:
+    """Of a single environment, also where `gym_env` is a vector environment."""
+    names = ('observation_space', 'action_space')
+    single = lambda name: getattr(gym_env, f'single_{name}', None)
+    return {name: str(single(name) or getattr(gym_env, name)) for name in names}
 
 
 def _layers(env: Any) -> Iterator[Any]:
     """The environment inside of all wrappers, then the wrappers around it."""
-    if isinstance(env, Wrapper):
+    if isinstance(env, Wrapper | FunctionalWrapper):
         yield from _layers(env.env)
+    elif isinstance(env, FunctionalVectorEnv):
+        yield from _layers(env.functional)
     yield env
 
 
@@ -76,8 +85,19 @@ def _observation(key: str, layers: list[Any], start: Any) -> dict[str, Any]:
 
 def _change(wrapper: Any, before: elements.Space, after: elements.Space) -> str:
     match wrapper:
-        case UnifyDtypes():
+        case ConvertArrays():
+            return _conversion(before, after)
+        case AgentSpaces() if is_image(after):
+            return _conversion(before, after)
+        case AgentSpaces() if before.shape != after.shape:
+            return f'flattened and cast to {after.dtype.name}'
+        case UnifyDtypes() | AgentSpaces():
             return f'cast to {after.dtype.name}'
+        case Resized():
+            return (
+                f'resized: rint(jax.image.resize(x.astype("float32"), {after.shape}, '
+                '"linear")).astype("uint8")'
+            )
         case ResizeImage():
             height, width = after.shape[:2]
             return (
@@ -85,8 +105,6 @@ def _change(wrapper: Any, before: elements.Space, after: elements.Space) -> str:
                 f'Image.fromarray(x).resize(({width}, {height}), '
                 'Image.Resampling.BILINEAR); each channel by itself unless there are 3'
             )
-        case ConvertArrays():
-            return _conversion(before, after)
     return (
         f'{type(wrapper).__name__} makes {after.dtype.name} {list(after.shape)} of '
         f'{before.dtype.name} {list(before.shape)}'
@@ -119,11 +137,14 @@ def _action(
 
 def _before_scaling(key: str, layers: list[Any]) -> elements.Space:
     """The space of a continuous action that the agent sees as [-1, 1]."""
+    space = layers[0].act_space[key]
     for layer, outer in zip(layers, layers[1:], strict=False):
         before, after = layer.act_space[key], outer.act_space[key]
-        if isinstance(outer, NormalizeAction) and not same(before, after):
+        if isinstance(outer, NormalizeAction | AgentSpaces) and not same(before, after):
             return before
-    return layers[0].act_space[key]
+        if isinstance(outer, BoundAction):
+            space = after
+    return space
 
 
 def _listed(values: Any) -> str:

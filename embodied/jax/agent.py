@@ -73,7 +73,7 @@ class Agent(base.Agent):
         self._policy_tree = Tree(jax.eval_shape(acting))
         self._updates = 0
         self._counts = {TRAIN: 0, POLICY: 0, REPORT: 0}
-        self.idle = True  # whether the last update found the device with none to do
+        self.idle = True  # whether the last update found the device with nothing to do
         self.on_update: Callable[[jax.Array], Any] | None = None
         self._pending: Pending | None = None
         self._layouts: dict[tuple, BatchLayout] = {}

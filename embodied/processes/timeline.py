@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import functools
 import json
+import math
 import os
 import queue
 import threading
@@ -37,9 +38,10 @@ MICRO = 1e6
 
 def plan(logdir: Path, after: float) -> str:
     """Chooses the second that begins `after` seconds from now, for processes that are
-    told of it; '' if that is 0, which is never. The file of an earlier one is deleted.
+    told of it; '' if that is 0 or infinite, which is never. The file of an earlier one
+    is deleted.
     """
-    if not after:
+    if not after or after == math.inf:
         return ''
     (logdir / FILE).unlink(missing_ok=True)
     return f'{time.monotonic() + after:.6f} {ProcessIdentity.of().boot}'
@@ -109,7 +111,7 @@ class Timeline:
 
     def _events(self) -> Iterator[dict[str, Any]]:
         process = {'ph': 'M', 'pid': os.getpid()}
-        full = ' (incomplete)' if len(self._spans) == MOST_SPANS else ''
+        full = ' (incomplete)' if len(self._spans) >= MOST_SPANS else ''
         yield _named({**process, 'name': 'process_name', 'tid': 0}, self._role + full)
         names = {x.native_id: x.name for x in threading.enumerate()}
         for thread in sorted({thread for _, _, _, thread, _ in self._spans}):
@@ -137,11 +139,13 @@ class DeviceTrack:
     def __init__(self, timeline: Timeline, name: str):
         self._timeline, self._name = timeline, name
         self._asked: queue.SimpleQueue[tuple[float, Any]] = queue.SimpleQueue()
-        threading.Thread(target=self._work, name='device', daemon=True).start()
+        self._thread = threading.Thread(target=self._work, name='device', daemon=True)
+        self._thread.start()
 
     def __call__(self, result: Any) -> None:
         """Takes an array of which the computation was just begun."""
-        if self._timeline.on:
+        # One more at the end, with which the thread ends.
+        if self._timeline.on or self._thread.is_alive():
             self._asked.put((time.monotonic(), result))
 
     def _work(self) -> None:

@@ -41,9 +41,10 @@ class UsageMeter:
         if not self._on or seconds < self._pause:
             return {}
         before = self._own, self._children
+        # At once, since finding the children takes CPU time, too.
+        self._time, self._own = begin, time.process_time()
         children = self._process.children(recursive=True)
-        self._own, self._children = time.process_time(), self._cpu_of(children)
-        self._time = begin
+        self._children = self._cpu_of(children)
         metrics = {
             'memory_gb': memory.used_by(self._process) / GIGABYTE,
             'cpu_cores': (self._own - before[0]) / seconds,

@@ -86,6 +86,12 @@ def test_values_outside_of_the_spaces_are_named_with_their_episode(
     assert 'do not fit the task toy' in str(raised.value)
 
 
+def test_integers_too_large_for_an_agent_are_refused(folder):
+    source = npz(folder, episode(0, 3) | {'action': np.array([0, 1 << 32, 1])})
+    with pytest.raises(SpaceError, match=r'to 2, got int64 .* to 4.29497e\+09'):
+        list(fitting().episodes([source]))
+
+
 def test_sampled_actions_beyond_their_bounds_are_taken(folder):
     act = {'action': elements.Space(np.float32, (1,), -1, 1)}
     given = np.float32([[-1.5], [0.5], [2.0]])

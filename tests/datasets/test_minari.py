@@ -142,9 +142,12 @@ def test_an_id_that_is_not_there_is_named_with_those_that_are():
     assert 'There are: toy/cartpole-v0.' in str(raised.value)
 
 
-def test_a_name_that_is_no_id_is_refused():
+@pytest.mark.parametrize('name', ['nothing', 'a/catch-v0', '../catch-v0', ''])
+def test_a_name_that_is_no_id_is_refused(name):
     with pytest.raises(ConfigError, match='no id of a Minari dataset'):
-        datasets.open_source('minari:nothing')
+        datasets.open_source(f'minari:{name}')
+    with pytest.raises(ConfigError, match='no id of a Minari dataset'):
+        write_minari(name, [], {}, {})
 
 
 def test_a_dataset_without_its_data_is_refused(home):
@@ -152,6 +155,16 @@ def test_a_dataset_without_its_data_is_refused(home):
     (home / 'toy' / 'cartpole-v0' / 'data' / 'metadata.json').write_text('{}')
     with pytest.raises(ReplayError, match='cannot be read'):
         datasets.open_source('minari:toy/cartpole-v0')
+
+
+def test_a_dataset_whose_data_are_damaged_is_refused(home):
+    create_cartpole()
+    path = home / 'toy' / 'cartpole-v0' / 'data' / 'main_data.hdf5'
+    source = datasets.open_source('minari:toy/cartpole-v0')
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(ReplayError, match='cartpole-v0 cannot be read.*truncated'):
+        rows(source)
 
 
 def recorded(number, length, terminal):

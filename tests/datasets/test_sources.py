@@ -137,6 +137,17 @@ def make_broken(path):
     (path / 'a.npz').write_bytes(b'PK no archive')
 
 
+def make_compressed_wrongly(path):
+    (file,) = write_npz(path, [episode(0, 300)]).iterdir()
+    content = bytearray(file.read_bytes())
+    content[40:100] = bytes(60)
+    file.write_bytes(content)
+
+
+def make_folder_as_file(path):
+    (path / 'a.npz').mkdir(parents=True)
+
+
 def make_mixed(path):
     write_npz(path, [episode(0, 3), episode(1, 3, speed=np.zeros(3))])
 
@@ -151,6 +162,8 @@ def make_mixed(path):
         (make_file, 'is a file'),
         (make_pickled, 'neither numbers nor booleans'),
         (make_broken, 'a.npz is no whole file'),
+        (make_compressed_wrongly, 'episode000.npz is no whole file'),
+        (make_folder_as_file, 'a.npz cannot be read: Is a directory'),
         (
             make_mixed,
             r'episode001.npz hold different arrays:\n  speed: none and float64',

@@ -37,6 +37,12 @@ ENVIRONMENTS = {
         'environments use 7.8 cores and 0.2 are idle: faster environments, or 12 cores '
         'more, will help',
     ),
+    # 1.5 * 2 cores are needed, 0.1 of the third is idle.
+    'one core is missing': (
+        {'learner/wait': 1 / 3, 'usage/envs/idle_cores': 0.1},
+        'environments use 2.0 cores and 0.1 are idle: faster environments, or 1 core '
+        'more, will help',
+    ),
     # 2.5 * 3.6 cores at 0.8 of a core each are 12 workers: one environment each.
     'threads share a core': (
         {'usage/envs/cpu_cores': 3.6},

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+import math
 import subprocess
 import sys
 import threading
@@ -112,6 +113,7 @@ def test_an_earlier_timeline_is_replaced(tmp_path):
     assert (tmp_path / timeline.FILE).exists()
     plan(tmp_path, 5.0)
     assert not (tmp_path / timeline.FILE).exists()
+    assert plan(tmp_path, math.inf) == ''
 
 
 def test_what_raises_is_no_span_and_no_more_are_kept_than_can_be_looked_at(
@@ -149,6 +151,9 @@ def test_a_device_does_one_thing_after_the_other(tmp_path, monkeypatch):
     for result in results:
         result.ready.set()
     join(line)
+    track(results[0])  # the device goes on, and the thread ends
+    track._thread.join(60)
+    assert not track._thread.is_alive()
     first, second = spans(read(tmp_path))
     assert {first['name'], second['name']} == {'update'}
     assert second['ts'] >= first['ts'] + first['dur'] - 1

@@ -170,12 +170,13 @@ def test_a_process_that_is_gone_is_said_to_be():
 # Workers
 
 
-def figures(host='a', steps=10, seconds=0.1, memory=1.0, cpu=0.5, idle=3.0):
+def figures(host='a', steps=10, seconds=0.1, memory=1.0, cpu=0.5, idle=3.0, cores=16):
     return {
         'steps': steps,
         'step_seconds': seconds,
         'memory_gb': memory,
         'cpu_cores': cpu,
+        'cores': cores,
         'idle_cores': idle,
         'host': host,
     }
@@ -193,6 +194,25 @@ def test_workers_are_added_up_once_per_round():
         'idle_cores': 2.5 + 7.0,  # each machine once
         'step_ms': pytest.approx(20.0),  # 0.8 s by 40 steps
     }
+
+
+def test_cores_that_a_container_may_not_use_are_not_idle():
+    totals = EnvUsage()
+    container = figures(cpu=1.75, idle=50.0, cores=4)
+    for worker in (b'1', b'2'):
+        totals.put(worker, container)
+    assert totals.put(b'1', {**container, 'cpu_cores': 2.5})['idle_cores'] == 0.5
+    totals.put(b'2', {**container, 'cpu_cores': 2.5})
+    assert totals.put(b'1', container)['idle_cores'] == 0.0
+
+
+def test_figures_that_do_not_fit_are_not_kept():
+    totals = EnvUsage()
+    totals.put(b'1', figures())
+    for changed in ({}, {**figures(), 'steps': 'many'}):
+        with pytest.raises((KeyError, ValueError)):
+            totals.put(b'2', changed)
+    assert totals.put(b'1', figures())['workers'] == 1
 
 
 def test_a_worker_that_is_late_counts_as_before_and_then_not_at_all():

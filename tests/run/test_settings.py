@@ -73,6 +73,7 @@ def test_a_missing_key_is_named(key):
         ({'envs': 0}, 'envs=0 must be at least 1'),
         ({'steps': -1}, 'steps=-1 must be at least 0'),
         ({'batch_size': 1.5}, 'batch_size=1.5 must be of type int'),
+        ({'timeline': 'nan'}, 'timeline=nan must be at least 0'),
         ({'duration': 'long'}, "duration='long' must be of type float"),
         ({'keep': 0}, 'keep=0 must be at least 1'),
         ({'debug': 'False'}, "debug='False' must be of type bool"),

@@ -15,8 +15,9 @@ import embodied
 from embodied.core.checkpoint import load_part, load_part_and_step
 from embodied.core.errors import CheckpointError, NonFiniteError
 from embodied.logging import read_records
+from embodied.processes import usage
 from embodied.processes.signals import REPEAT
-from embodied.run.shared import meters, usage
+from embodied.run.shared import meters
 
 
 def run(

@@ -21,6 +21,7 @@ from typing import Any
 
 from embodied.core.errors import ConfigError
 from embodied.core.files import write_whole
+from embodied.processes.folder_lock import FolderLock
 from embodied.processes.guard import Guard
 from embodied.processes.lineage import TAG
 from embodied.processes.output import lasting_output
@@ -28,6 +29,7 @@ from embodied.processes.output import lasting_output
 from ... import accelerator
 from ... import config as config_lib
 from ...dashboard.figures.final_score import DEFINITION
+from ...loops import SIGNALED
 from ...run_folder import expand
 from . import score_table
 from .jobs import (
@@ -70,10 +72,9 @@ def main(argv: Sequence[str]) -> int:
     config, _ = config_lib.resolve(flags)
     on_gpu = not accelerator.only_cpu(config)
     places = Places(args.at_once, on_gpu, os.environ, usable_cores())
-    folder.mkdir(parents=True, exist_ok=True)
-    print(f'{len(jobs)} runs, {args.at_once} at a time{places.text}, in {folder}')
-    print(f'To look at them: dreamer watch {folder}', flush=True)
-    with lasting_output():
+    with FolderLock(folder), lasting_output():
+        print(f'{len(jobs)} runs, {args.at_once} at a time{places.text}, in {folder}')
+        print(f'To look at them: dreamer watch {folder}', flush=True)
         return _Sweep(folder, jobs, places, args).run()
 
 
@@ -136,7 +137,7 @@ class _Sweep:
         self._mark = os.urandom(MARK_BYTES).hex()  # of the runs
         self._environ = {**places.environ, TAG: self._mark}
         self._running: set[asyncio.subprocess.Process] = set()
-        self._stopped = False
+        self._signal: int | None = None  # the last one that has come
         self._left: list[Job] = []
         before = _read_summary(self._summary)
         self._entries = {job: summarize(job, None, before) for job in jobs}
@@ -181,7 +182,7 @@ class _Sweep:
     async def _work(self, job: Job) -> None:
         cores = await self._free.get()
         try:
-            if not self._stopped:
+            if self._signal is None:
                 await self._train(job, cores)
         finally:
             self._free.put_nowait(cores)
@@ -201,8 +202,13 @@ class _Sweep:
                 )
             self._running.add(process)
             stack.callback(self._running.discard, process)
+            if self._signal is not None:  # which came while it was being started
+                _pass_on(process, self._signal)
             code = await process.wait()
-        self._entries[job] = summarize(job, code)
+        number = self._signal
+        # One that comes before the run handles signals is no failure of it.
+        ended = number and code in (-number, SIGNALED + number)
+        self._entries[job] = summarize(job, None if ended else code)
         self._write_summary()
         self._left.remove(job)
         done = len(self._jobs) - len(self._left)
@@ -210,14 +216,19 @@ class _Sweep:
 
     def _stop(self, number: int) -> None:
         """Each run decides which signals are repeats of the first."""
-        self._stopped = True
+        self._signal = number
         for process in self._running:
-            process.send_signal(number)
+            _pass_on(process, number)
 
     def _write_summary(self) -> list[dict[str, Any]]:
         entries = [self._entries[job] for job in self._jobs]
         write_whole(self._summary, json.dumps(entries, indent=1) + '\n')
         return entries
+
+
+def _pass_on(process: asyncio.subprocess.Process, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it has just ended
+        process.send_signal(number)
 
 
 def _read_summary(path: Path) -> dict[str, Mapping[str, Any]]:

@@ -8,6 +8,7 @@ import numpy as np
 __all__ = ['distributions']
 
 MOST_BINS = 40
+LARGEST_WHOLE = 2**52  # up to which bins around whole numbers are exact
 
 
 def distributions(values: Mapping[str, np.ndarray]) -> dict[str, Any]:
@@ -18,21 +19,23 @@ def distributions(values: Mapping[str, np.ndarray]) -> dict[str, Any]:
     known = {key: found for key, found in values.items() if len(found)}
     if not known:
         return {'edges': [], 'groups': {}}
-    edges = bin_edges(np.concatenate(list(known.values())))
-    return {
-        'edges': edges.tolist(),
-        'groups': {key: _figures(found, edges) for key, found in known.items()},
-    }
+    with np.errstate(over='ignore', invalid='ignore'):  # of a file with any numbers
+        edges = bin_edges(np.concatenate(list(known.values())))
+        groups = {key: _figures(found, edges) for key, found in known.items()}
+    return {'edges': edges.tolist(), 'groups': groups}
 
 
 def bin_edges(values: np.ndarray) -> np.ndarray:
     """One bin for each whole number if they are few, else bins of equal width."""
     low, high = values.min(), values.max()
-    if high - low < MOST_BINS and np.all(values == np.round(values)):
+    exact = max(-low, high) < LARGEST_WHOLE
+    if exact and high - low < MOST_BINS and np.all(values == np.round(values)):
         return np.arange(low, high + 2) - 0.5
     if low == high:
-        return np.array([low - 0.5, low + 0.5])
-    return np.linspace(low, high, MOST_BINS + 1)
+        margin = max(0.5, np.spacing(abs(high)))
+        return np.array([low - margin, high + margin])
+    # By halves, since the whole width may be more than a number can be.
+    return 2 * np.linspace(low / 2, high / 2, MOST_BINS + 1)
 
 
 def _figures(values: np.ndarray, edges: np.ndarray) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """Folders of runs below those that were given: found without following links."""
 
+import contextlib
 import hashlib
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +12,7 @@ from embodied.core.errors import ConfigError
 
 from .run_files import printable
 
-__all__ = ['Run', 'check_roots', 'entries', 'find_runs', 'pictures']
+__all__ = ['Run', 'check_roots', 'find_runs', 'pictures', 'plain_files']
 
 # A folder with one of these holds a run.
 MARKS = frozenset({'config.yaml', 'metrics.jsonl', 'scores.jsonl', 'status.json'})
@@ -62,28 +64,37 @@ def find_runs(roots: Sequence[Path]) -> list[Run]:
 def pictures(run: Run) -> list[dict[str, str | int | float]]:
     """Videos and images of a run, newest first."""
     found: list[dict[str, str | int | float]] = []
-    for entry in entries(run.path / 'videos'):
-        path = Path(entry.name)
-        if entry.name.startswith('.') or path.suffix not in PICTURES:
+    for name, info in plain_files(run.path / 'videos'):
+        path = Path(name)
+        if name.startswith('.') or path.suffix not in PICTURES:
             continue
-        if entry.is_file(follow_symlinks=False):
-            label, _, digits = path.stem.rpartition('-')
-            step = int(digits) if digits.isascii() and digits.isdigit() else 0
-            info = entry.stat(follow_symlinks=False)
-            found.append(
-                {
-                    'file': printable(entry.name),
-                    'label': printable(label or path.stem),
-                    'kind': PICTURES[path.suffix],
-                    'step': min(step, 2**53),
-                    'time': info.st_mtime,
-                    'bytes': info.st_size,
-                }
-            )
+        label, _, digits = path.stem.rpartition('-')
+        step = int(digits) if digits.isascii() and digits.isdigit() else 0
+        found.append(
+            {
+                'file': printable(name),
+                'label': printable(label or path.stem),
+                'kind': PICTURES[path.suffix],
+                'step': min(step, 2**53),
+                'time': info.st_mtime,
+                'bytes': info.st_size,
+            }
+        )
     return sorted(found, key=lambda item: (-float(item['step']), str(item['file'])))
 
 
-def entries(folder: Path) -> list[os.DirEntry[str]]:
+def plain_files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Names and facts of the files in a folder, without links and the like."""
+    for entry in _entries(folder):
+        # A run deletes old videos, and renames logs, while they are listed; a folder
+        # that may be listed need not be ours to enter.
+        with contextlib.suppress(OSError):
+            info = entry.stat(follow_symlinks=False)
+            if stat.S_ISREG(info.st_mode):
+                yield entry.name, info
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
     """What is in a folder; nothing if it is a link, missing or not ours to read."""
     if folder.is_symlink():
         return []
@@ -95,7 +106,7 @@ def entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _walk(folder: Path, depth: int) -> Iterator[Path]:
-    found = entries(folder)
+    found = _entries(folder)
     if any(entry.name in MARKS for entry in found):
         yield folder  # what is inside belongs to the run
         return

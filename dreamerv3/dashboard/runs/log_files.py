@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .folders import Run, entries
+from .folders import Run, plain_files
 from .run_files import open_plain, printable
 
 __all__ = ['LogFollower', 'Part', 'logs', 'read_log']
@@ -26,17 +26,11 @@ RETURNS = re.compile(r'\r+\n?')
 
 def logs(run: Run) -> list[dict[str, Any]]:
     """The logs of a run, by name."""
-    found = []
-    for entry in entries(run.path / FOLDER):
-        if entry.name.endswith(ENDINGS) and entry.is_file(follow_symlinks=False):
-            info = entry.stat(follow_symlinks=False)
-            found.append(
-                {
-                    'file': printable(entry.name),
-                    'bytes': info.st_size,
-                    'time': info.st_mtime,
-                }
-            )
+    found = [
+        {'file': printable(name), 'bytes': info.st_size, 'time': info.st_mtime}
+        for name, info in plain_files(run.path / FOLDER)
+        if name.endswith(ENDINGS)
+    ]
     return sorted(found, key=lambda item: str(item['file']))
 
 

@@ -15,6 +15,7 @@ from embodied.core.errors import ConfigError
 __all__ = ['Reference', 'frames_per_step', 'read_reference']
 
 COLUMNS = ('suite', 'task', 'env_frames', 'seeds', 'mean', 'min', 'max')
+MOST_REPEATS = 1_000_000  # frames per step that a run is believed
 
 
 class Reference(NamedTuple):
@@ -57,7 +58,8 @@ def read_reference(path: str | Path) -> list[Reference]:
 def frames_per_step(options: dict[str, Any], task: str) -> float:
     """Environment frames per step of a run: its action repeat."""
     repeat = options.get(f'env.{task.partition("_")[0]}.repeat', 1)
-    return float(repeat) if isinstance(repeat, int | float) and repeat > 0 else 1.0
+    known = isinstance(repeat, int | float) and 0 < repeat <= MOST_REPEATS
+    return float(repeat) if known else 1.0
 
 
 def _curve(

@@ -104,7 +104,10 @@ class Access:
 
 
 def _hostname(headers: Headers) -> str:
-    return URL(f'http://{headers.get("host", "")}').hostname or ''
+    try:
+        return URL(f'http://{headers.get("host", "")}').hostname or ''
+    except ValueError:  # such as half of an IPv6 address
+        return ''
 
 
 def _is_own(request: HTTPConnection) -> bool:

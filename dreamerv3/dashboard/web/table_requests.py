@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import Counter
+from collections.abc import Collection
 
 import numpy as np
 from starlette.requests import Request
@@ -38,7 +39,7 @@ class TableRequests:
         names = request.query_params.getlist('name')[:MOST_COLUMNS]
         values: dict[str, Counter[str]] = {}
         columns = {}
-        for run in self._known():
+        for run in self._known(self._follower.summaries()):
             options = self._follower.options(run)
             for name, value in options.items():
                 values.setdefault(name, Counter())[str(value)] += 1
@@ -60,7 +61,7 @@ class TableRequests:
         deadline = time.monotonic() + WITHIN
         waiting = 0
         with self._lock:
-            for run in self._known():
+            for run in self._known(summaries):
                 stamp = summaries[run.id]['files'].get('scores.jsonl', NO_STAMP)
                 if self._finals.get(run.id, (None,))[0] == stamp:
                     continue
@@ -91,7 +92,6 @@ class TableRequests:
             values[group['runs'][0]] = np.concatenate(found)['mean']
         return as_json({**distributions(values), 'members': groups})
 
-    def _known(self) -> list[Run]:
+    def _known(self, summaries: Collection[str]) -> list[Run]:
         """Runs whose summaries are there, and so their options."""
-        summaries = self._follower.summaries()
         return [run for key, run in self._follower.runs().items() if key in summaries]

@@ -5,6 +5,7 @@ import contextlib
 import secrets
 import sys
 from collections.abc import Sequence
+from urllib.parse import urlencode
 
 from embodied.core.errors import MissingExtraError
 
@@ -38,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
     with serving.listen(args.host, args.port) as place:
         host, port = place.getsockname()[:2]
         address = f'[{host}]:{port}' if ':' in host else f'{host}:{port}'
-        query = f'?token={token}' if token else ''
+        query = f'?{urlencode({"token": token})}' if token else ''
         print(f'Dashboard: http://{address}/{query}', flush=True)
         with contextlib.suppress(KeyboardInterrupt):  # the usual end
             serving.serve(place, roots, references, token, args.read_only)

@@ -141,7 +141,7 @@ def _more_cores(metrics: Metrics, wanted: float) -> str:
     missing = math.ceil((wanted - 1) * cores - idle)
     return (
         f'environments use {cores:.1f} cores and {idle:.1f} are idle: faster '
-        f'environments, or {missing} cores more, will help'
+        f'environments, or {missing} core{"s" * (missing > 1)} more, will help'
     )
 
 

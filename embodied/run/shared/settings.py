@@ -147,7 +147,7 @@ class Settings:
 
     def _check(self) -> None:
         for name, least in self._smallest().items():
-            if getattr(self, name) < least:
+            if not getattr(self, name) >= least:  # also if it is not a number
                 raise ConfigError(
                     f'{name}={getattr(self, name)} must be at least {least}.'
                 )

@@ -19,7 +19,7 @@ import pytest
 import dreamerv3
 from dreamerv3 import config as config_lib
 from dreamerv3 import factories
-from dreamerv3.agent.model import Dreamer
+from dreamerv3.agent.model import Dreamer, Nets
 from dreamerv3.agent.networks.heads import ScalarHead
 from dreamerv3.agent.networks.rssm import RSSM
 from dreamerv3.agent.own_model import model_class
@@ -284,6 +284,27 @@ def test_classes_that_are_no_own_agents_are_explained(written, name, words):
     config = agents.make_config(f'--agent.module={written}:{name}')
     with pytest.raises(ConfigError, match=words):
         dreamerv3.Agent(*SPACES, config)
+
+
+def test_scales_without_those_of_dreamer_are_explained():
+    model = own_class(loss_scales={'found': 1.0})
+    with pytest.raises(ConfigError, match="'policy' has no scale"):
+        model(*SPACES, agents.make_config())
+
+
+class Longer(Nets):
+    extra: ScalarHead
+
+
+def test_networks_after_the_value_are_refused():
+    def make_nets(self, init):
+        nets = vars(Dreamer.make_nets(self, init))
+        head = ScalarHead(init, self.feat_size, self.config.reward)
+        return Longer(**nets, extra=head)
+
+    model = own_class(make_nets=make_nets)(*SPACES, agents.make_config())
+    with pytest.raises(ConfigError, match='must end with the value.*`own` of Nets'):
+        jax.eval_shape(lambda: model.pack(model.init(jax.random.key(0))))
 
 
 def test_an_own_loss_that_is_not_finite_is_named_before_what_it_spoils():

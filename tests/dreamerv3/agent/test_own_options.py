@@ -81,6 +81,20 @@ def test_options_of_classes_that_it_is_based_on_count_too(write):
     assert module_options.defaults(f'{child}:Other')['agent.own.scale'] == 0.5
 
 
+def test_a_class_may_be_named_as_the_one_that_it_is_based_on(write):
+    base = write(PLAIN)
+    child = write(
+        f"""
+        from {base} import Mine
+
+        class Mine(Mine):
+            options = {{'scale': 2.0}}
+        """
+    )
+    found = module_options.defaults(f'{child}:Mine')
+    assert (found['agent.own.scale'], found['agent.own.head.units']) == (2.0, 64)
+
+
 def test_a_package_may_import_the_class_from_one_of_its_modules(write, tmp_path):
     name = f'package{next(NUMBERS)}'
     write('from .inner.agent import Mine', f'{name}/__init__.py')
@@ -104,7 +118,13 @@ CLASS = 'class Mine:\n    options = '
         (CLASS + "{'scale': None}", "'scale' is None"),
         (CLASS + "{'scale': []}", r"'scale' is \[\]"),
         (CLASS + "{'my scale': 1}", 'is no name'),
-        (CLASS + '{**BASE}', 'is no name'),
+        (CLASS + '{**BASE}', r'\*\*BASE is no name'),
+        (CLASS + '{KEY: 1}', 'KEY is no name'),
+        (CLASS + "{'scale': SCALE}", "'scale' is SCALE"),
+        (CLASS + "{'scale': {[1]}}", r"'scale' is \{\[1\]\}"),
+        (CLASS + "{'scales': [1, 0.5]}", r'\[1, 0.5\].*lists of one of these kinds'),
+        (CLASS + "{'values': 1}", "'values' is reserved"),
+        (CLASS + "{'_scale': 1}", "'_scale' is reserved"),
     ],
 )
 def test_classes_whose_options_cannot_be_read_are_explained(write, text, words):

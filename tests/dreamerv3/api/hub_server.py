@@ -171,7 +171,8 @@ class Handler(BaseHTTPRequestHandler):
     def info(self, repo, revision=None):
         sha, files = self.find(repo, revision)
         siblings = [{'rfilename': name} for name in files]
-        self.reply({'id': repo, 'sha': sha, 'siblings': siblings, 'tags': []})
+        about = {'id': repo, 'sha': sha, 'siblings': siblings, 'tags': []}
+        self.reply({**about, 'private': repo in self.hub.private})
 
     def auth_check(self, repo, write):
         self.check_read(repo)

@@ -206,9 +206,11 @@ def test_a_name_of_others_is_refused_and_the_bundle_stays(hub, push, tmp_path, c
 
 def test_a_repository_with_something_else_is_left_alone(hub, push, capsys):
     hub.repos[REPO] = []
-    hub.commit(REPO, {'pytorch_model.bin': b'123', 'README.md': b'Something else.'})
+    files = {'.gitattributes': b'', 'README.md': b'Else.', 'pytorch_model.bin': b'123'}
+    hub.commit(REPO, files)
     assert push() == 2
-    assert 'holds something else' in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert 'holds something else' in error and 'such as pytorch_model.bin' in error
     assert len(hub.repos[REPO]) == 1
 
 
@@ -231,7 +233,7 @@ def test_repositories_that_are_missing_hidden_or_empty_are_explained(
     monkeypatch.delenv('HF_TOKEN')
     with pytest.raises(ConfigError, match='hf auth login'):
         dreamerv3.load(f'hf:{REPO}')
-    for name in ('hf:catcher', 'hf:a/b/c', 'hf:', 'hf:/x'):
+    for name in ('hf:catcher', 'hf:a/b/c', 'hf:', 'hf:/x', f'hf:{REPO}@'):
         with pytest.raises(ConfigError, match='hf:owner/name'):
             dreamerv3.load(name)
     with pytest.raises(ConfigError, match='no name of a repository'):
@@ -254,6 +256,24 @@ def test_without_a_connection_the_cache_is_used_or_missed(
     assert 'cannot be reached' in error and 'HF_ENDPOINT' in error
     monkeypatch.setattr(huggingface_hub.constants, 'HF_HUB_OFFLINE', True)
     assert dreamerv3.load(f'hf:{REPO}').step == 1234
+
+
+def test_a_private_push_to_a_public_repository_is_refused(hub, push, tmp_path, capsys):
+    assert push() == 0
+    assert push('--private', out='again') == 2
+    assert 'exists and is public' in capsys.readouterr().err
+    assert not (tmp_path / 'again').exists()
+    assert push('--private', repo='ann/hidden', out='first') == 0
+    assert push('--private', repo='ann/hidden', out='second') == 0
+
+
+def test_a_push_to_nowhere_is_refused(catch_run, tmp_path, capsys):
+    argv = ['export', str(catch_run), str(tmp_path / 'out')]
+    assert main([*argv, '--push', '']) == 2  # of a variable that is not set
+    assert 'names no repository' in capsys.readouterr().err
+    assert main([*argv, '--private']) == 2
+    assert '--push OWNER/NAME' in capsys.readouterr().err
+    assert not (tmp_path / 'out').exists()
 
 
 def test_pushing_is_for_bundles(catch_run, tmp_path, capsys):

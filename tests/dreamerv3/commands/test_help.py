@@ -91,6 +91,11 @@ def test_output_whose_reader_is_gone_is_no_error(argv):
     assert process.returncode == 141  # as of programs that SIGPIPE ends
 
 
+def test_the_page_of_offline_names_no_task_that_is_not_asked_for():
+    assert re.search(r"^  --task +'' ", help_texts.page('offline'), re.MULTILINE)
+    assert re.search(r'^  --task +toy_catch ', help_texts.page('train'), re.MULTILINE)
+
+
 def test_pages_name_options_that_exist():
     names = {option.name for option in describe.declared()}
     for command, (_, options, _) in help_texts.PAGES.items():

@@ -89,6 +89,16 @@ def test_resume_with_another_meaning_is_refused_with_the_difference(tmp_path, ca
     assert (tmp_path / 'config.yaml').read_text() == saved
 
 
+@pytest.mark.parametrize(
+    'wrong', [['--batch_size', '0'], ['--task', 'dummy_nothing'], ['--run.envs', '0']]
+)
+def test_a_command_that_was_refused_may_be_corrected(tmp_path, wrong):
+    assert main(['train', *FAST, '--logdir', str(tmp_path), *wrong]) == 2
+    assert (tmp_path / 'config.yaml').exists()
+    assert run(tmp_path, 'train') == 0
+    assert elements.Config.load(tmp_path / 'config.yaml').batch_size > 0
+
+
 def test_evaluation_visits_the_folder_of_a_run(tmp_path):
     assert run(tmp_path, 'train') == 0
     assert run(tmp_path, 'eval_only', '--run.eval_eps', '3') == 0

@@ -215,6 +215,19 @@ def test_data_have_to_be_given(tmp_path, capsys):
     assert 'Give --data' in refuse(tmp_path, capsys)
 
 
+def test_limits_that_cannot_be_are_refused_before_data_are_copied(tmp_path, capsys):
+    data = write_npz(tmp_path / 'data', play(6))
+    assert offline(tmp_path / 'run', '--data', data, '--run.updates', -1) == 2
+    assert 'updates=-1 must be at least 0' in capsys.readouterr().err
+    assert not (tmp_path / 'run' / 'replay').exists()
+
+
+def test_a_run_with_environments_takes_no_data(tmp_path, capsys):
+    argv = ['train', *TINY, '--data', str(tmp_path), '--logdir', str(tmp_path / 'run')]
+    assert main(argv) == 2
+    assert 'train does not read --data: choose offline' in capsys.readouterr().err
+
+
 def test_an_empty_folder_is_refused(tmp_path, capsys):
     (tmp_path / 'empty').mkdir()
     text = refuse(tmp_path, capsys, '--data', tmp_path / 'empty')
@@ -305,7 +318,21 @@ def test_a_signal_while_data_are_copied_ends_the_run(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(offline_data.datasets, 'fill', interrupted)
         assert offline_data.prepare(config) == ('stopped', 'SIGINT')
+    assert not (tmp_path / 'run' / 'replay').exists()
     assert offline_data.prepare(config).steps == 48
+
+
+def test_other_data_may_follow_those_that_are_damaged(tmp_path, capsys):
+    whole = write_npz(tmp_path / 'whole', play(6))
+    path = write_npz(tmp_path / 'damaged', play(6)) / '005.npz'
+    content = bytearray(path.read_bytes())
+    content[1000] ^= 255  # of the first picture
+    path.write_bytes(content)
+    flags = ['--run.updates', 1, '--batch_length', 8]
+    assert offline(tmp_path / 'run', *flags, '--data', path.parent) == 2
+    assert f'{path} is no whole file' in capsys.readouterr().err
+    assert not (tmp_path / 'run' / 'replay').exists()
+    assert offline(tmp_path / 'run', *flags, '--data', whole) == 0
 
 
 def test_other_runs_import_nothing_of_it():

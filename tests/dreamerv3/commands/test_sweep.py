@@ -1,5 +1,6 @@
 """Sweeps: runs of tasks, options and seeds, their ends and their table."""
 
+import asyncio
 import json
 import os
 import signal
@@ -13,12 +14,14 @@ import pytest
 import dreamerv3
 from dreamerv3 import config as config_lib
 from dreamerv3.commands import sweep
+from dreamerv3.commands.sweep import command as sweep_command
 from dreamerv3.commands.sweep import score_table
 from dreamerv3.commands.sweep.jobs import jobs_of
 from dreamerv3.commands.sweep.places import MEMORY, Places
 from dreamerv3.dashboard.runs.options import group_key, read_options
 from dreamerv3.main import main
 from embodied.core.errors import ConfigError
+from embodied.processes.folder_lock import FolderLock
 
 FLAGS = ['--configs', 'tiny', 'debug', '--random_agent=True']
 FLAGS += ['--logger.outputs', 'jsonl', '--run.envs=2']
@@ -86,6 +89,37 @@ def test_a_signal_ends_the_runs_of_a_sweep_and_starts_no_more(tmp_path):
     assert ends == [('stopped', 'SIGINT'), ('not started', '')]
     assert '2 are not finished; the same command goes on' in out
     assert process.returncode == 1
+
+
+def test_a_signal_reaches_a_run_that_is_being_started(tmp_path, monkeypatch):
+    create, stop = asyncio.create_subprocess_exec, sweep_command._Sweep._stop
+    heard = asyncio.Event()
+
+    def stop_and_tell(self, number):
+        stop(self, number)
+        heard.set()
+
+    async def create_interrupted(*args, **kwargs):
+        process = await create(*args, **kwargs)
+        signal.raise_signal(signal.SIGINT)
+        await heard.wait()
+        return process
+
+    monkeypatch.setattr(sweep_command._Sweep, '_stop', stop_and_tell)
+    monkeypatch.setattr(asyncio, 'create_subprocess_exec', create_interrupted)
+    flags = [*FLAGS, '--run.duration=20', '--logdir', str(tmp_path)]
+    assert main(['sweep', '--task', 'dummy_disc', '--seeds', '2', *flags]) == 1
+    ends = [(entry['state'], entry['reason']) for entry in summary_of(tmp_path)]
+    assert ends[0] in [('not started', ''), ('stopped', 'SIGINT')]
+    assert ends[1] == ('not started', '')
+
+
+def test_a_second_sweep_in_a_folder_is_refused(tmp_path, capsys):
+    with FolderLock(tmp_path):
+        flags = [*FLAGS, '--run.steps=8', '--logdir', str(tmp_path)]
+        assert main(['sweep', '--task', 'dummy_disc', *flags]) == 2
+    assert f'{tmp_path} is in use by process {os.getpid()}' in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ['lock']
 
 
 def test_runs_end_when_their_sweep_is_killed(tmp_path):

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import math
 import os
 
 import pytest
@@ -14,6 +15,7 @@ from dreamerv3.dashboard.runs.run_files import read_object
 from dreamerv3.dashboard.runs.state import read_events, run_state
 from dreamerv3.dashboard.runs.summary import Summarizer
 from dreamerv3.dashboard.series.records import LONGEST_LINE, MOST_NAMES, READ
+from dreamerv3.dashboard.series.reference import frames_per_step
 from dreamerv3.dashboard.series.series_cache import SeriesCache
 
 SECRET = 'the content of a file that is not in the given folder'
@@ -136,6 +138,13 @@ def test_a_status_that_makes_no_sense_is_unknown_or_dead(tmp_path, status):
     assert run_state(tmp_path, [])['state'] in ('unknown', 'dead')
 
 
+@pytest.mark.parametrize(
+    'repeat', [math.inf, math.nan, pytest.param(10**400, id='huge'), -4, 0, '4', None]
+)
+def test_a_run_with_a_senseless_action_repeat_counts_its_steps(repeat):
+    assert frames_per_step({'env.toy.repeat': repeat}, 'toy_catch') == 1.0
+
+
 def test_links_out_of_the_folders_are_not_followed(tmp_path):
     outside = make_run(tmp_path / 'outside', 3)
     make_video(outside, 1)
@@ -164,7 +173,9 @@ def served(tmp_path_factory):
     (run / 'videos' / 'link-1.gif').symlink_to(home / 'secret.gif')
     (run / 'logs').mkdir()
     (run / 'logs' / 'link.log').symlink_to(home / 'secret')
-    (run / 'config.yaml').write_text('task: toy_catch\nseed: .nan\nnote: "\\ud83d"\n')
+    (run / 'config.yaml').write_text(
+        'task: toy_catch\nseed: .nan\nnote: "\\ud83d"\nenv: {toy: {repeat: .inf}}\n'
+    )
     wrong = make_run(home / 'logdir' / 'na\udcffme', 5)
     append(wrong / 'metrics.jsonl', line(6) | {'\ud800': 1.0, 'a' * 5000: 1.0})
     append(wrong / 'events.jsonl', {'time': float('nan'), 'event': '\udfff'})
@@ -237,6 +248,7 @@ QUERIES = [
     {'from': '1e999', 'to': 'x', 'metric': 'scores/score', 'group': 'option:'},
     {'metric': 'scores/score', 'group': 'option:__proto__', 'x': 'updates'},
     {'metric': '\ud7ff\x00' + 'x' * 3000},
+    {'metric': 'scores/score', 'x': 'frames', 'reference': '1'},
 ]
 
 

@@ -101,6 +101,7 @@ def test_a_page_may_load_nothing_from_elsewhere(server):
         ('evil.example', 421),
         ('localhost.evil.example', 421),
         ('', 421),
+        ('[::1', 421),
     ],
 )
 def test_on_loopback_only_names_of_this_machine_are_served(server, host, status):
@@ -146,6 +147,15 @@ def test_a_token_opens_the_dashboard_and_moves_into_a_cookie(folder):
         assert server.get('/', cookie=cookie + 'x')[0] == 401
         status, headers, _ = server.get(f'//evil.example?token={token}')
         assert headers['location'] == '/evil.example'
+
+
+def test_the_address_that_is_printed_opens_it_with_any_token(folder):
+    with dashboard(folder, '--token', 'a b&c+100%#') as server:
+        path = server.url.removeprefix(f'http://127.0.0.1:{server.port}')
+        status, headers, _ = server.get(path)
+        assert (status, headers['location']) == (303, '/')
+        cookie = headers['set-cookie'].partition(';')[0]
+        assert server.get('/', cookie=cookie)[0] == 200
 
 
 def test_it_ends_while_pages_are_open(folder):

@@ -8,6 +8,7 @@ import pytest
 from dashboards import Dashboard, dashboard
 from sample_runs import make_run
 
+from dreamerv3.dashboard.runs import folders
 from dreamerv3.dashboard.runs.folders import Run
 from dreamerv3.dashboard.runs.log_files import LAST_BYTES, LogFollower, logs, read_log
 
@@ -56,6 +57,18 @@ def test_what_steers_a_terminal_is_left_out(tmp_path):
     path = tmp_path / 'agent.log'
     path.write_bytes(b'\x1b[1;31mred\x1b[0m 10%\r20%\r\nend\xff\x1b]0;title\x07\n')
     assert LogFollower(path).more().text == 'red 10%\n20%\nend\ufffd\n'
+
+
+def test_a_log_that_is_renamed_while_logs_are_listed_is_left_out(tmp_path, monkeypatch):
+    run = Run('0', 'run', tmp_path / 'run')
+    folder = run.path / 'logs'
+    folder.mkdir(parents=True)
+    for name in ('env0.log', 'env1.log'):
+        (folder / name).write_text('a log')
+    found = folders._entries(folder)
+    (folder / 'env0.log').rename(folder / 'env0.log.1')
+    monkeypatch.setattr(folders, '_entries', lambda folder: found)
+    assert [log['file'] for log in logs(run)] == ['env1.log']
 
 
 def test_only_plain_files_are_logs(tmp_path):

@@ -77,6 +77,15 @@ def test_few_whole_numbers_have_a_bin_each():
     assert (edges[0], edges[1], edges[-1], len(edges)) == (0, 2, 80, 41)
 
 
+@pytest.mark.parametrize(
+    'scores', [[-1e308, 1e308], [1e300, 1e300], [1e17, 1e17 + 32], [2.0**60, 0.5]]
+)
+def test_scores_of_any_size_are_distributed(scores):
+    found = distributions({'a': np.array(scores)})
+    assert np.isfinite(found['edges']).all() and (np.diff(found['edges']) >= 0).all()
+    assert sum(found['groups']['a']['shares']) == 1
+
+
 def test_distributions_share_their_bins():
     values = {
         'a': np.array([1.0, 1.0, 2.0, 4.0]),

@@ -137,7 +137,9 @@ def execute(folder, packages, *argv):
 def every_kind(request, tmp_path_factory):
     """A run with observations and actions of every kind, and its exported policy."""
     folder = tmp_path_factory.mktemp('every')
-    config = agents.make_config('--seed=5', f'--jax.compute_dtype={request.param}')
+    task = f'--task=pickle:{folder}/make_env.pkl'  # as of dreamerv3.train(make_env)
+    dtype = f'--jax.compute_dtype={request.param}'
+    config = agents.make_config('--seed=5', dtype, task)
     agent = Agent(*agents.spaces(), config)
     run = save_run(folder / 'run', config, agent)
     assert export(run, folder / 'out', 'stablehlo', '--no-env') == 0
@@ -338,6 +340,10 @@ def test_environments_that_cannot_be_made_are_explained(
     assert not out.exists()
     readme = (every_kind[1] / 'README.md').read_text()
     assert 'units are **not known**' in readme
+    assert 'Policy for `own`' in readme
+    with zipfile.ZipFile(every_kind[1] / 'policy.zip') as file:
+        for name in ('policy.json', 'config.yaml'):
+            assert 'make_env.pkl' not in file.read(name).decode()
 
 
 def test_dtype_is_chosen_by_the_option_of_the_run(pendulum, tmp_path):
@@ -355,6 +361,7 @@ def test_dtype_is_chosen_by_the_option_of_the_run(pendulum, tmp_path):
         (['stablehlo', '--batch', '2'], 'any number of rows'),
         (['onnx', '--batch', '0'], 'at least 1'),
         (['onnx', '--push', 'a/b'], 'are for bundles'),
+        (['onnx', '--jax.compute_dtype', 'bfloat16'], 'computes in float32'),
         (['bundle', '--no-env'], 'is for policies'),
         (['bundle', '--batch', '2'], 'is for --format onnx'),
     ],

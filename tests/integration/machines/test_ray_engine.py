@@ -15,7 +15,7 @@ from faults import FaultyRun, check_folder, check_ratio
 # Ray forks to start its nodes, which JAX warns of; what was forked calls exec at once.
 pytestmark = pytest.mark.filterwarnings(r'ignore:os.fork\(\) was called')
 
-SCRIPT = Path(__file__).with_name('ray_parts.py')
+SCRIPT = Path(__file__).parents[1] / 'ray_parts.py'
 RATIO = 64.0
 SECONDS = 60.0  # only against a test that hangs
 STARTED = ('agent', 'replay', 'logger', 'env0', 'env2')

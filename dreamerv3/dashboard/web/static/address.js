@@ -5,6 +5,10 @@ export const DEFAULTS = {
   filter: '', hidden: false, sort: '', columns: [],
   file: '', kind: 'score', part: 'last', evals: false,
 };
+const CHOICES = { // what other texts in an address do not stand for
+  x: ['step', 'updates', 'frames', 'time'], kind: ['score', 'length'],
+  part: ['last', 'all'],
+};
 const SEEDS = 'seeds'; // group of runs that differ by seed only
 const ID = /^[0-9a-f]{12}$/;
 
@@ -18,6 +22,9 @@ export function decode(text) {
     else if (query.has(name)) settings[name] = parse(query.get(name), usual);
   }
   if (!(settings.smooth >= 0 && settings.smooth < 1)) settings.smooth = DEFAULTS.smooth;
+  for (const [name, allowed] of Object.entries(CHOICES)) {
+    if (!allowed.includes(settings[name])) settings[name] = DEFAULTS[name];
+  }
   if (query.get('merge') === '1') settings.group = SEEDS; // of version 0.1.0
   const range = ['from', 'to'].map((name) => parseFloat(query.get(name)));
   const runs = query.has('runs')

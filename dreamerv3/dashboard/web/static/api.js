@@ -63,26 +63,34 @@ export function distributions(runs, { kind, part, evals, group }) {
 }
 
 // Parts of a log, {text, first, skipped}, until the stream is closed.
-export function followLog(run, file, onPart, onConnection) {
-  const source = new EventSource(`${logAddress(run, file)}/stream`);
-  source.onopen = () => onConnection(true);
-  source.onerror = () => onConnection(false);
-  source.onmessage = (message) => onPart(JSON.parse(message.data));
-  return source;
-}
+export const followLog = (run, file, onPart, onConnection) =>
+  stream(`${logAddress(run, file)}/stream`, onPart, onConnection);
 
-// Reconnects for as long as the page is open; each connection begins with all runs.
-export function changes(onChange, onConnection) {
-  const source = new EventSource('/api/changes');
-  source.onopen = () => onConnection(true);
-  source.onerror = () => {
-    onConnection(false);
-    // The browser gives up after an answer that is no stream, such as a proxy's error.
-    if (source.readyState === EventSource.CLOSED) {
-      setTimeout(() => changes(onChange, onConnection), RETRY_MS);
-    }
-  };
-  source.onmessage = (message) => onChange(JSON.parse(message.data));
-}
+// Changes of runs for as long as the page is open; each connection begins with all.
+export const changes = (onChange, onConnection) =>
+  stream('/api/changes', onChange, onConnection);
 
 const RETRY_MS = 2000;
+
+// Connects again whenever the connection is lost, until it is closed.
+function stream(address, onMessage, onConnection) {
+  let source = null;
+  let timer = null;
+  const open = () => {
+    source = new EventSource(address);
+    source.onopen = () => onConnection(true);
+    source.onerror = () => {
+      onConnection(false);
+      // The browser gives up after an answer that is no stream, as a proxy's error.
+      if (source.readyState === EventSource.CLOSED) timer = setTimeout(open, RETRY_MS);
+    };
+    source.onmessage = (message) => onMessage(JSON.parse(message.data));
+  };
+  open();
+  return {
+    close() {
+      clearTimeout(timer);
+      source.close();
+    },
+  };
+}

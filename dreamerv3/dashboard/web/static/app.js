@@ -32,7 +32,7 @@ const byId = (id) => document.getElementById(id);
 let view = null; // the one that is shown
 
 function showView() {
-  const name = store.settings.tab in VIEWS ? store.settings.tab : 'curves';
+  const name = Object.hasOwn(VIEWS, store.settings.tab) ? store.settings.tab : 'curves';
   for (const tab of document.querySelectorAll('[role=tab]')) {
     const chosen = tab.dataset.view === name;
     tab.setAttribute('aria-selected', chosen);

@@ -1,7 +1,7 @@
 // Columns of the table of runs: what they show, and the order of their values.
 
 import { duration, minute, short, whole } from './format.js';
-import { OPTION, store } from './store.js';
+import { OPTION, optionOf, store } from './store.js';
 
 const NOTHING = '–';
 
@@ -36,7 +36,7 @@ const BASIC = [
 function optionColumn(name) {
   return {
     key: OPTION + name, label: name, option: name,
-    value: ({ id }) => store.options.runs[id]?.[name],
+    value: ({ id }) => optionOf(id, name),
   };
 }
 

@@ -16,9 +16,9 @@ export class OptionValues {
   later() {
     if (this.timer !== null || this.wanted() === this.known) return;
     this.timer = setTimeout(async () => {
-      await this.load();
+      const answered = await this.load();
       this.timer = null;
-      this.later();
+      if (answered) this.later();
     }, this.known === null ? PAUSE_MS : 0);
   }
 
@@ -27,17 +27,20 @@ export class OptionValues {
     return JSON.stringify([stamps, store.settings.columns]);
   }
 
+  // Whether the server has answered. If not, the next message about runs asks again:
+  // the stream begins with all of them when the server is back.
   async load() {
     const wanted = this.wanted();
     try {
       store.options = await api.options(store.settings.columns);
       this.known = wanted;
       emit('options');
+      return true;
     } catch (error) {
-      // The header says that the server is not reached; the stream begins anew with
-      // all runs when it is back, and asks again.
+      // The header says that the server is not reached.
       console.info('no response:', error.message);
-      this.known = wanted;
+      this.known = null;
+      return false;
     }
   }
 }

@@ -44,6 +44,13 @@ export function emit(topic, detail) {
 export const pickedRuns = () =>
   store.picked.map((id) => store.runs.get(id)).filter((run) => run);
 
+// Value of an option that is a column of the table; undefined where a run lacks it.
+export function optionOf(id, name) {
+  const options = store.options.runs[id];
+  // Any name may be in an address, also `constructor`.
+  return options && Object.hasOwn(options, name) ? options[name] : undefined;
+}
+
 // Number of a run's color; runs that are drawn as one share that of their group.
 export function colorOf(id) {
   const group = store.groupedBy && store.groups.get(id);

@@ -31,6 +31,7 @@ __all__ = ['ACT', 'Actor', 'Record', 'Rolled']
 log = logging.getLogger(__name__)
 
 ACT: dict[base.Mode, str] = {'train': 'act', 'eval': 'act_eval'}
+USAGE: dict[base.Mode, str] = {'train': 'usage/envs', 'eval': 'usage/eval_envs'}
 LONGEST_WAIT = 0.05  # seconds of `batch_wait`; the first policy call compiles
 MOST_REFUSED = 1000  # workers whose refusal is logged, each once
 
@@ -97,6 +98,7 @@ class Actor:
         self._recording = {mode: threading.Lock() for mode in ACT}
         self._metrics = metrics
         self._env_usage = {mode: EnvUsage() for mode in ACT}
+        self._usage_metrics: dict[base.Mode, base.Metrics] = {}  # to be passed on
         self._stopped = False
 
     # Methods for workers
@@ -160,12 +162,14 @@ class Actor:
     def usage(
         self, worker_id: base.Array, is_eval: bool, figures: Mapping[str, Any]
     ) -> None:
-        """Passes on what the workers use together, once all have said it."""
+        """Adds up what the workers use, for `record` to pass on once all have said it.
+
+        Not from here, since an error of the logger is none of this worker.
+        """
         mode: base.Mode = 'eval' if is_eval else 'train'
         metrics = self._env_usage[mode].put(worker_id.tobytes(), figures)
         if metrics:
-            prefix = f'usage/{"eval_" if is_eval else ""}envs'
-            self._metrics.put(metrics, prefix, self._run_state.steps)
+            self._usage_metrics[mode] = metrics
 
     def leave(self, worker_id: base.Array) -> None:
         """A worker is about to end."""
@@ -228,6 +232,8 @@ class Actor:
             'replay_wait_ms': 1000 * waited,
         }
         self._senders[mode].count(rows, resets, metrics, self._run_state.steps)
+        if used := self._usage_metrics.pop(mode, None):
+            self._metrics.put(used, USAGE[mode], self._run_state.steps)
 
     # End
 

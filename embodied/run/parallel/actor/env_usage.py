@@ -1,8 +1,7 @@
 """Environment usage: adds up what the worker processes of one kind say they use."""
 
-import collections
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ....core.base import Metrics
@@ -10,6 +9,7 @@ from ....core.base import Metrics
 __all__ = ['EnvUsage']
 
 Figures = Mapping[str, Any]  # as from WorkerUsage
+NUMBERS = ('steps', 'step_seconds', 'memory_gb', 'cpu_cores', 'cores', 'idle_cores')
 
 
 class EnvUsage:
@@ -27,12 +27,15 @@ class EnvUsage:
 
     def put(self, worker: bytes, figures: Figures) -> Metrics:
         """Takes the figures of a worker: metrics if a round is over, else {}."""
+        # What does not fit fails for the worker that has sent it, and is not kept.
+        numbers = {name: float(figures[name]) for name in NUMBERS}
+        known = {**numbers, 'host': str(figures['host'])}
         with self._lock:
             metrics: Metrics = {}
             if worker in self._round:
                 metrics = _totals({**self._before, **self._round})
                 self._before, self._round = self._round, {}
-            self._round[worker] = figures
+            self._round[worker] = known
             return metrics
 
     def leave(self, worker: bytes) -> None:
@@ -55,9 +58,15 @@ def _totals(workers: Mapping[bytes, Figures]) -> Metrics:
     return metrics
 
 
-def _idle_cores(workers: Any) -> float:
-    """Of all machines, each of which is seen by its workers."""
-    seen: dict[str, list[float]] = collections.defaultdict(list)
-    for figures in workers:
-        seen[figures['host']].append(figures['idle_cores'])
-    return sum(sum(values) / len(values) for values in seen.values())
+def _idle_cores(workers: Collection[Figures]) -> float:
+    """Of all machines, each of which is seen by its workers.
+
+    Of a machine with many cores a container may use a few, and these may all be busy.
+    """
+    total = 0.0
+    for host in {x['host'] for x in workers}:
+        there = [x for x in workers if x['host'] == host]
+        idle = sum(x['idle_cores'] for x in there) / len(there)
+        left = max(x['cores'] for x in there) - sum(x['cpu_cores'] for x in there)
+        total += max(0.0, min(idle, left))
+    return total

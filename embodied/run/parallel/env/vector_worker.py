@@ -83,9 +83,11 @@ class VectorWorker(EnvWorker):
             self._call(actor, positions[part], {k: v[part] for k, v in obs.items()})
             for part in _parts(len(positions), self._limit)
         ]
-        answers = [self._answer_of(future) for future in futures]
-        if any(says_stop(future) for future in futures):
-            return None
+        answers = []
+        for future in futures:
+            answers.append(self._answer_of(future))
+            if says_stop(future):  # The other answers may never come.
+                return None
         self._health.advance()
         acts = {
             key: np.concatenate([answer['acts'][key] for answer in answers])

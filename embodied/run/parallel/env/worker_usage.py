@@ -66,6 +66,7 @@ class WorkerUsage:
             'step_seconds': seconds,
             'memory_gb': used['memory_gb'] + used['children_memory_gb'],
             'cpu_cores': used['cpu_cores'] + used['children_cpu_cores'],
+            'cores': cpu.count_cores(),
             'idle_cores': self._idle_cores(),
             'host': platform.node(),
         }
@@ -74,5 +75,4 @@ class WorkerUsage:
         """Cores' worth of time that this machine did not use since the last call."""
         before = self._idle, self._time
         self._idle, self._time = cpu.idle(), time.monotonic()
-        idle = (self._idle - before[0]) / (self._time - before[1])
-        return min(max(0.0, idle), cpu.count_cores())
+        return max(0.0, (self._idle - before[0]) / (self._time - before[1]))

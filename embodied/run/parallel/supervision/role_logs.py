@@ -11,8 +11,10 @@ it prints faster than the disk takes it, or while its launcher is suspended.
 
 import contextlib
 import logging
+import math
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,15 +36,20 @@ START_LINE = '--- The role starts'  # begins what each process of a role writes
 FAILURE_LINE = 'The role fails:'  # above an exception that the launcher knows already
 LAST_LINES = 10  # that are shown when a role has failed for good
 LAST_BYTES = 1 << 16
+RECOVERED = 60.0  # seconds of writes that succeed, after which one is reported again
 
 
 class Incomplete:
-    """Files that could not be written the last time. A full disk does not end the
-    supervision, and is reported once however many files it concerns."""
+    """Reports writes that fail, since a full disk does not end the supervision: once,
+    however many files it concerns, until all have succeeded for a while.
 
-    def __init__(self) -> None:
+    On a full disk some writes succeed, because others that fail give room back.
+    """
+
+    def __init__(self, recovered: float = RECOVERED) -> None:
         self._lock = threading.Lock()
-        self._paths: set[Path] = set()
+        self._recovered = recovered
+        self._failed = -math.inf  # time of the last failure
 
     @contextlib.contextmanager
     def outlasting(self, path: Path) -> Iterator[None]:
@@ -50,19 +57,18 @@ class Incomplete:
         try:
             yield
         except OSError as error:
+            now = time.monotonic()
             with self._lock:
-                first = not self._paths
-                self._paths.add(path)
-            if first:
-                log.warning(
-                    'Cannot write to %s: %s. Logs, events and status stay incomplete '
-                    'until that works again.',
-                    path,
-                    error.strerror,
-                )
-        else:
-            with self._lock:
-                self._paths.discard(path)
+                known = now - self._failed < self._recovered
+                self._failed = now
+            if known:
+                return
+            log.warning(
+                'Cannot write to %s: %s. Logs, events and status stay incomplete '
+                'until that works again.',
+                path,
+                error.strerror,
+            )
 
 
 class Logs:

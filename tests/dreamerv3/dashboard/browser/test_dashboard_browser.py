@@ -241,6 +241,26 @@ def test_it_survives_a_restart_of_the_server(chromium, tmp_path):
     assert again.close() == 0
 
 
+def test_options_that_were_not_answered_are_asked_for_once_more(chromium, tmp_path):
+    make_run(tmp_path / 'logdir' / 'run', 10, envs=16)
+    server = Dashboard(tmp_path / 'logdir')
+    context = chromium.new_context()
+    page = context.new_page()  # it may complain that the server is away
+    page.goto(f'{server.url}#tab=table&columns=seed')
+    row = page.locator('tbody tr')
+    expect(row.locator('td').nth(-2)).not_to_have_text('–')
+    column = page.get_by_label('Add an option as column')
+    column.fill('run.envs')
+    server.close()
+    expect(page.locator('#connection')).to_contain_text('not reached')
+    with page.expect_event('requestfailed', lambda x: '/api/options' in x.url):
+        column.press('Enter')
+    again = Dashboard(tmp_path / 'logdir', port=server.port)
+    expect(row.locator('td').nth(-2)).to_have_text('16')
+    context.close()
+    assert again.close() == 0
+
+
 def test_states_of_roles_are_shown_as_they_change(chromium, server, folder):
     run = make_run(folder / 'roles', 10)
     write_status(run)

@@ -95,6 +95,25 @@ def test_the_table_is_sorted_by_any_column_also_after_a_reload(chromium, server)
         expect(page.get_by_role('button', name='run.envs', exact=True)).to_have_count(0)
 
 
+def test_an_address_with_names_that_mean_nothing_opens(chromium, server):
+    senseless = '#tab=constructor&x=toString&kind=valueOf&columns=constructor'
+    with visit(chromium, server.url) as seen:
+        page = seen.page
+        page.goto('about:blank')  # or only what is behind # would change
+        page.goto(server.url + senseless)
+        expect(page.locator('[aria-selected=true]')).to_have_text('Curves')
+        expect(page.locator('.choice input:checked').first).to_have_value('step')
+        seen.open('Table')
+        row = page.locator('tbody tr', has_text='b1')
+        expect(row.locator('td').nth(-2)).to_have_text('–')
+        column = page.get_by_label('Add an option as column')
+        column.fill('toString')
+        column.press('Enter')
+        expect(page.locator('.toolbar .problem')).to_contain_text('toString')
+        seen.open('Scores')
+        expect(page.locator('.choice input:checked').first).to_have_value('score')
+
+
 def test_a_run_that_lacks_things_says_so(chromium, server):
     with visit(chromium, server.url) as seen:
         page = seen.page

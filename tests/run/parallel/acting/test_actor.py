@@ -282,6 +282,19 @@ def test_messages_carry_the_steps_that_replay_has_committed(stage):
     assert stage.run_state.steps == steps[-1]
 
 
+def test_what_workers_use_is_passed_on_with_the_next_steps(stage):
+    stage = stage()
+    used = {'steps': 4, 'step_seconds': 0.2, 'memory_gb': 1.0, 'cpu_cores': 0.5}
+    used |= {'cores': 8, 'idle_cores': 2.0, 'host': 'here'}
+    for worker in (1, 2, 1):
+        stage.actor.usage(np.full(16, worker, np.uint8), False, used)
+    stage.play((0, 0))
+    stage.finish()
+    (found,) = [m for prefix, m, _ in stage.sinks.metrics if prefix == 'usage/envs']
+    assert (found['workers'], found['cpu_cores'], found['idle_cores']) == (2, 1, 2)
+    assert found['step_ms'] == pytest.approx(50)
+
+
 def test_replay_ends_the_run_and_every_worker_hears_it(stage):
     stage = stage()
     stage.sinks.stop_at = 4

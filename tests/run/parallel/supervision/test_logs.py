@@ -1,5 +1,6 @@
 """Logs of roles: their size is bounded, and last words are in them."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from asked_roles import Settings
 from embodied.core.errors import RoleError
 from embodied.run.parallel.engines.ray.keeper import Keeper
 from embodied.run.parallel.supervision.process import ENDED, RoleSpec
-from embodied.run.parallel.supervision.role_logs import MAX_BYTES, LogWriter
+from embodied.run.parallel.supervision.role_logs import MAX_BYTES, Incomplete, LogWriter
 from embodied.run.parallel.supervision.supervisor import Supervisor
 
 pytestmark = pytest.mark.usefixtures('nothing_is_left')
@@ -139,3 +140,14 @@ def test_a_role_on_another_node_leaves_a_bounded_log_as_well(tmp_path, shown):
     assert keeper.collect() is None
     assert max(sizes(log.parent).values()) <= MAX_BYTES
     assert log.read_bytes().endswith(b'the end\n')
+
+
+@pytest.mark.parametrize('recovered, notes', [(60.0, 1), (0.0, 2)])
+def test_a_full_disk_is_reported_again_after_a_while_only(caplog, recovered, notes):
+    incomplete = Incomplete(recovered)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    for error in (full, None, full):
+        with incomplete.outlasting(Path('status.json')):
+            if error:
+                raise error
+    assert caplog.text.count('Cannot write to status.json: No space left') == notes

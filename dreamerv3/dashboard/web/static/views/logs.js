@@ -15,6 +15,7 @@ export class LogsView {
     this.life = new AbortController();
     this.source = null;
     this.shown = ''; // run and file of the stream
+    this.listed = ''; // names in the list of logs
     this.logs = new Map(); // value of the choice -> {run, file, bytes}
     this.select = el('select', { onchange: () => setting('file', this.select.value) });
     this.select.addEventListener('change', () => this.open());
@@ -45,18 +46,20 @@ export class LogsView {
   // The logs of the chosen runs; a role that starts adds one.
   offer(all) {
     this.logs.clear();
+    const items = [];
     const groups = all.filter(([, { logs }]) => logs.length).map(([run, { logs }]) => {
       const rank = ({ file }) => (FIRST.indexOf(file) + FIRST.length + 1) %
         (FIRST.length + 1);
-      const items = [...logs].sort((a, b) => rank(a) - rank(b)).map((log) => {
+      const own = [...logs].sort((a, b) => rank(a) - rank(b)).map((log) => {
         const value = `${run.id}/${log.file}`;
         this.logs.set(value, { run: run.id, ...log });
         return el('option', { value }, `${log.file.replace(/\.log$/, '')}, ${
           bytes(log.bytes)}`);
       });
-      return el('optgroup', { label: run.name }, ...items);
+      items.push(...own);
+      return el('optgroup', { label: run.name }, ...own);
     });
-    this.select.replaceChildren(...groups);
+    this.list(groups, items);
     const { file } = store.settings;
     const chosen = this.logs.has(file) ? file : [...this.logs.keys()][0] ?? '';
     this.select.value = chosen;
@@ -67,6 +70,18 @@ export class LogsView {
         'one each, and a run in one process prints to its terminal.'
       : 'Choose runs to see the logs of their roles.');
     this.open();
+  }
+
+  // An open list stays open while the logs in it grow.
+  list(groups, items) {
+    const same = JSON.stringify([groups.map(({ label }) => label), [...this.logs.keys()]]);
+    if (same === this.listed) {
+      items.forEach((item, index) => setText(this.select.options[index],
+        item.textContent));
+      return;
+    }
+    this.listed = same;
+    this.select.replaceChildren(...groups);
   }
 
   open() {

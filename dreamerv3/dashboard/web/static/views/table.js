@@ -62,7 +62,7 @@ export class TableView {
   addColumn() {
     const name = this.add.value.trim();
     const { columns: chosen } = store.settings;
-    const known = name in store.options.names;
+    const known = Object.hasOwn(store.options.names, name);
     setText(this.problem, name && !known
       ? `No run has an option ${name}. Type a part of a name to see those there are.` : '');
     if (!known) return;
