@@ -10,6 +10,8 @@ import pathlib
 import sys
 
 import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 
 import dreamerv3
 
@@ -55,7 +57,7 @@ def search(folder, trials=20, steps=8000, preset='tiny', pruner=None):
     folder = pathlib.Path(folder).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     study = optuna.create_study(
-        storage=f'sqlite:///{folder}/search.db',
+        storage=JournalStorage(JournalFileBackend(str(folder / 'search.log'))),
         study_name=TASK,
         load_if_exists=True,
         direction='maximize',
