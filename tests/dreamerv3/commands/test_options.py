@@ -154,7 +154,10 @@ def reads(tmp_path_factory):
     folder = tmp_path_factory.mktemp('options')
     base = f'--configs debug --logdir {folder} --jax.cache='
     image = '--env.dummy.size 16 --.*\\.mults 2 4 --batch_length 4 --report_length 4'
-    found = record(f'{base} --task dummy_mixed {image}', trace_agent)
+    beyond = '--agent.harmony True --agent.representation barlow'
+    found = set()
+    for options in ('', beyond):
+        found |= record(f'{base} --task dummy_mixed {image} {options}', trace_agent)
     shares = '--replay.fracs.uniform 0.4 --replay.fracs.priority 0.3'
     shares += ' --replay.fracs.recency 0.3'
     for task in ('toy_catch', 'dummy_disc', 'gym_CartPole-v1'):
